@@ -1,17 +1,14 @@
 """`jaxaudit doctor`: what is installed and ready here, a line each."""
 
-import os
 import platform
 from importlib import metadata
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from jaxaudit.errors import InputError
-
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> None:
-    """Shows versions, the device, the folders of data and cache, extras, and the Ray cluster of RAY_ADDRESS.
+    """Shows versions, the device, the folders of data and cache, and extras.
 
     Exit status 1 if something is missing that every command needs.
 
@@ -24,11 +21,10 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     from jaxaudit.data.tfds import data_folder
     from jaxaudit.ensemble.concurrency import this_machine
 
-    machine, extras = this_machine(), metadata.metadata("jaxaudit").get_all("Provides-Extra", [])
-    facts = {"jaxaudit": metadata.version("jaxaudit"), "python": platform.python_version(), **machine}
+    extras = metadata.metadata("jaxaudit").get_all("Provides-Extra", [])
+    facts = {"jaxaudit": metadata.version("jaxaudit"), "python": platform.python_version(), **this_machine()}
     facts |= {"data": str(data_folder(None) or "none (JAXAUDIT_DATA is not set)"), "cache": str(cache_dir())}
     facts |= {f"extra {extra}": _lacking("jaxaudit", extra) or "ready" for extra in extras}
-    facts["Ray cluster"] = _workers(machine) if "RAY_ADDRESS" in os.environ else "none (RAY_ADDRESS is not set)"
     problems = [f"jaxaudit {lacking}: install it anew" for lacking in [_lacking("jaxaudit", "")] if lacking]
     problems += ["no cache: set JAXAUDIT_CACHE to a folder in which only you may write"] * (cache_dir() == NOWHERE)
     lines = (*(f"{name:<26}{value or 'none'}" for name, value in facts.items()), *problems)
@@ -47,14 +43,3 @@ def _lacking(package: str, extra: str) -> str:
             if fits[:1] != [True] or any(_lacking(need.name, further) for further in need.extras):
                 missing.append(str(need).partition(";")[0])
     return f"lacks {', '.join(missing)}" if missing else ""
-
-
-def _workers(machine: dict[str, Any]) -> str:
-    from jaxaudit.ensemble import RayWorkers, concurrency
-
-    try:
-        with RayWorkers() as workers:
-            answers = workers.everyone(concurrency.this_machine, 60)
-    except InputError as error:
-        return str(error)
-    return "; ".join("like this machine" if answer == machine else str(answer) for answer in answers)

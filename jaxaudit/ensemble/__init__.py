@@ -17,7 +17,6 @@ from jaxaudit.ensemble.execution import measure_step as measure_step
 from jaxaudit.ensemble.execution import usual_models_per_batch as usual_models_per_batch
 from jaxaudit.ensemble.local_workers import LocalWorkers as LocalWorkers
 from jaxaudit.ensemble.ray_workers import RayWorkers as RayWorkers
-from jaxaudit.ensemble.train import MixedDevicesWarning as MixedDevicesWarning
 from jaxaudit.ensemble.train import fit_many as fit_many
 from jaxaudit.ensemble.train import log_probs_many as log_probs_many
 from jaxaudit.ensemble.train import measure_models_per_batch as measure_models_per_batch

@@ -9,9 +9,9 @@ replaced atomically, and it does not detect flipped bits.
 """
 
 import hashlib
-import sys
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
@@ -28,7 +28,6 @@ from jaxaudit.membership import AllBut, Membership
 PLAIN = "biufc"
 """The kinds of NumPy dtypes that a .npz file stores without loss."""
 DIGEST_BYTES = 16
-ARRAY = "array"
 
 
 def call_directory(
@@ -88,8 +87,10 @@ def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> None:
     """Writes a chunk's result, completely or not at all; where the disk cannot be written, warns (a RuntimeWarning), so
     that training continues. A result that is not arrays of plain numbers is an `InputError`.
     """
-    kind, leaves = _taken_apart(tree)
-    arrays = {"rows": rows, "kind": np.array(kind), **{str(index): leaf for index, leaf in enumerate(leaves)}}
+    is_tuple = type(tree) is tuple
+    leaves = tree if is_tuple else (tree,)
+    _refuse_unkept(leaves)
+    arrays = {"rows": rows, "is_tuple": np.array(is_tuple), **{str(at): leaf for at, leaf in enumerate(leaves)}}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The file is not flushed to the disk; its digest reveals damage by a power failure.
@@ -120,10 +121,10 @@ def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
                 # Members must be uncompressed and must not overlap, so that arrays are no larger than the file.
                 if any(m.compress_type for m in members) or sum(m.file_size for m in members) > path.stat().st_size:
                     return None
-                rows_kept, kind, *leaves = (archive[name] for name in archive.files)
+                rows_kept, is_tuple, *leaves = (archive[name] for name in archive.files)
         if not np.array_equal(rows_kept, rows):
             return None
-        return leaves[0] if kind == ARRAY else getattr(_tuple_class(str(kind)), "_make", tuple)(leaves)
+        return tuple(leaves) if is_tuple else leaves[0]
     except Exception:  # whatever is wrong with a file: the chunk is trained again
         return None
 
@@ -159,27 +160,11 @@ def _models_of(path: Path) -> int:
     return 0
 
 
-def _taken_apart(tree: Any) -> tuple[str, list[np.ndarray]]:
-    kind, leaves = ARRAY, [tree]
-    if isinstance(tree, tuple):
-        kind, leaves = f"{type(tree).__module__}:{type(tree).__qualname__}", list(tree)
-        if _tuple_class(kind) is not type(tree):
-            raise InputError(
-                f"`summarize` returned a {type(tree).__name__}, which cannot be imported as {kind}; for "
-                "`checkpoints`, define it at the top of its module, or return a plain tuple."
-            )
+def _refuse_unkept(leaves: Sequence[Any]) -> None:
     for leaf in leaves:
         if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in PLAIN:
             kind_of_leaf = leaf.dtype.name if isinstance(leaf, np.ndarray) else type(leaf).__name__
             raise InputError(
                 f"`summarize` returned {kind_of_leaf}, but only arrays of plain numbers can be kept in `checkpoints`; "
-                "return an array or a tuple of arrays."
+                "return an array or a plain tuple of arrays."
             )
-    return kind, leaves
-
-
-def _tuple_class(kind: str) -> Any:
-    """The class of tuples of this name among loaded modules, or None; a file never causes an import."""
-    module, _, name = kind.partition(":")
-    attribute = getattr(sys.modules.get(module), name, None)
-    return attribute if isinstance(attribute, type) and issubclass(attribute, tuple) else None

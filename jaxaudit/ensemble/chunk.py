@@ -25,6 +25,7 @@ from jaxaudit.ensemble.program import DISPATCH, EpochEnd, When, epoch_end, init_
 from jaxaudit.learners.learner import Learner, LeftOutModels, SteppedLearner, TrainState
 from jaxaudit.learners.stepped import moment_of
 from jaxaudit.membership import AllBut, Membership
+from jaxaudit.models.module import needed_inputs
 
 
 def steps_from_host(learner: SteppedLearner) -> bool:
@@ -118,13 +119,8 @@ def _optimizer_reads_params(learner: SteppedLearner, state: TrainState, key: Key
     """Whether the new optimiser state depends on the parameters, found by tracing the update's program backwards."""
     state = state._replace(moment=moment_of(key, 0, 0))
     traced = jax.make_jaxpr(lambda state, gradient: learner.update(state, gradient, None).optimizer)
-    jaxpr = traced(state, state.params).jaxpr
-    live = {id(variable) for variable in jaxpr.outvars}
-    for equation in reversed(jaxpr.eqns):
-        if any(id(variable) in live for variable in equation.outvars):
-            live.update(id(variable) for variable in equation.invars)
-    params = len(jax.tree.leaves(state.params))
-    return any(id(variable) in live for variable in jaxpr.invars[:params])
+    is_needed = needed_inputs(traced(state, state.params).jaxpr)
+    return any(is_needed[: len(jax.tree.leaves(state.params))])
 
 
 FIRST_STEPS = 8

@@ -71,8 +71,6 @@ class Execution:
             spawned processes, Dask's `get_executor()`, or executorlib's. This process plans and keeps the results. If a
             worker ends, only its chunk is trained again. Workers receive the learner and `summarize` by cloudpickle,
             and must be able to import the modules that these import. None: chunks are trained in this process.
-        mixed_devices: accept workers with other devices or other versions of JAX. They round differently, so a chunk's
-            numbers then depend on which worker trained it.
 
     >>> Execution(models_per_batch=8).models_per_batch
     8
@@ -82,7 +80,6 @@ class Execution:
     progress: Progress | None = None
     checkpoints: Path | None = None
     executor: Executor | None = None
-    mixed_devices: bool = False
 
     def at(self, models_per_batch: int | None) -> "Execution":
         """A copy with this number of models per batch; None: chosen by measurement."""

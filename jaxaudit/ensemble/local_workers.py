@@ -6,15 +6,14 @@ it is killed: their input is a pipe from this process, which is then closed.
 
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from contextlib import suppress
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -68,10 +67,6 @@ class Pulling:
         self._answered, self._first = 0, 0.0
         self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]
 
-    @property
-    def answered(self) -> int:
-        return self._answered
-
     def pace(self) -> str:
         """How many workers are ready, and how many chunks per minute were trained since the first one, in words."""
         ready = len(self._workers)
@@ -90,26 +85,6 @@ class Pulling:
             self._asked.put(task)
             self._begin()
         return task.future
-
-    def everyone(self, fn: Callable[..., Any], seconds: float) -> list[Any]:
-        """Calls `fn()` in every worker, when no other task is running; returns each result, or an Exception. Workers
-        have `seconds` to be ready, and again to answer; one that does not answer is ended.
-        """
-        with self._lock:
-            self._begin()
-        deadline = time.monotonic() + seconds
-        while len(self._workers) < self._left and time.monotonic() < deadline:
-            time.sleep(0.05)
-        missing = self._error if self._left < len(self._threads) else WorkerEnded(f"not ready after {seconds:g} s")
-        workers = list(self._workers.values())
-        with ThreadPoolExecutor(len(self._threads)) as threads:
-            answers = [threads.submit(worker.call, fn, (), {}) for worker in workers]
-            late = wait(answers, seconds).not_done
-            for worker, answer in zip(workers, answers, strict=True):
-                if answer in late:
-                    worker.kill()
-        results = [answer.exception() or answer.result() for answer in answers]
-        return results + [missing] * (len(self._threads) - len(results))
 
     def close(self) -> None:
         """Ends all workers at once, even during a task."""
@@ -198,7 +173,6 @@ def _answer(worker: Worker, task: _Asked, failed: int) -> tuple[int, BaseExcepti
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable that limits which GPUs CUDA shows to a process. (JAX's own limit has no variable.)"""
-KINDS = tuple(map(re.compile, (r"[0-9]+", r"GPU-.+", r"MIG-.+")))
 CHILD = "from jaxaudit.ensemble.local_child import answer_calls; answer_calls()"
 
 
@@ -234,32 +208,21 @@ def cores_of_workers(everything: list[int], count: int) -> list[list[int]]:
 
 
 def gpus_of(visible: str | None, count: int) -> list[str]:
-    """The GPU of each worker: the first `count` visible GPUs, by the value of `CUDA_VISIBLE_DEVICES` (None: all)."""
+    """The GPU of each worker: the first `count` that the value of `CUDA_VISIBLE_DEVICES` names (None: all). A worker
+    whose GPU is not there computes elsewhere, and is refused as another machine.
+
+    >>> gpus_of("2, 0,1", 2), gpus_of(None, 2)
+    (['2', '0'], ['0', '1'])
+    """
     if visible is None:
         return [str(index) for index in range(count)]
-    visible_gpus = seen_by_cuda(visible)
+    visible_gpus = list(dict.fromkeys(entry.strip() for entry in visible.split(",") if entry.strip()))
     if len(visible_gpus) < count:
         raise InputError(
-            f"{count} workers need a GPU each, and CUDA sees {len(visible_gpus)} of {VISIBLE}={visible}; "
-            + (f"start {len(visible_gpus)} workers, or name more." if visible_gpus else "name others, each once.")
+            f"{count} workers need a GPU each, and {VISIBLE}={visible} names {len(visible_gpus)}: start as many "
+            "workers, or name more."
         )
     return visible_gpus[:count]
-
-
-def seen_by_cuda(visible: str) -> list[str]:
-    """The devices that CUDA uses for a value of `CUDA_VISIBLE_DEVICES`, assuming that all named devices exist.
-
-    CUDA ignores everything from the first entry that is of another kind (index, GPU, MIG partition) than the first, and
-    uses no device if one is named twice.
-
-    >>> seen_by_cuda("2, 0,-1,1"), seen_by_cuda("MIG-a,MIG-b,3"), seen_by_cuda("1,1"), seen_by_cuda("")
-    (['2', '0'], ['MIG-a', 'MIG-b'], [], [])
-    """
-    entries = [entry.strip() for entry in visible.split(",")]
-    kind = next((kind for kind in KINDS if kind.fullmatch(entries[0])), None)
-    seen = [] if kind is None else list(takewhile(kind.fullmatch, entries))
-    seen = [str(int(entry)) if entry.isdecimal() else entry for entry in seen]
-    return seen if len(set(seen)) == len(seen) else []
 
 
 def _environment(worker: int, count: int, on_cpu: bool, gpus: list[str]) -> dict[str, str]:

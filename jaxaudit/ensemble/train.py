@@ -56,20 +56,15 @@ HEARTBEAT = 1.0
 """Longest wait for a finished chunk, in seconds, before progress and interrupts are handled."""
 
 
-class MixedDevicesWarning(RuntimeWarning):
-    """Some chunks are trained by a worker whose machine rounds differently."""
-
-
 class ChunkCall(NamedTuple):
     """The arguments that all chunks of a call share. `folder`: one that all workers can read; None if they are on this
-    machine. `mixed_devices`: whether workers may round differently from this process.
+    machine.
     """
 
     learner: Learner
     summarize: Summarize | None
     pool: tuple[np.ndarray, np.ndarray]
     folder: Path | None
-    mixed_devices: bool
 
 
 def distribute(
@@ -92,14 +87,13 @@ def distribute(
     waiting, running = deque(_Try(part, 1) for part in parts), dict[Future[Answer], _Try]()
     finished = SimpleQueue[Future[Answer]]()
     most = min(max(AHEAD_BYTES // max(chunk_of(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
-    warned_machines, ended = set[str](), 0
+    ended = 0
     with shared(executor, arrays, call.folder) as source:
         try:
             while waiting or running:
                 while waiting and len(running) < most:
                     now = waiting.popleft()
-                    machine = None if call.mixed_devices else own_machine
-                    task = Task(chunk_of(now.part), learner, rest, source, machine)
+                    task = Task(chunk_of(now.part), learner, rest, source, own_machine)
                     future = _submitted(executor, task)
                     running[future] = now
                     future.add_done_callback(finished.put)
@@ -111,7 +105,6 @@ def distribute(
                     if isinstance(answer, Trained):
                         ended = 0
                         collect(now.part, answer.rows, unpack_value(answer.tree, source))
-                        _warn_once(answer.machine, own_machine, warned_machines)
                     else:
                         ended += 1
                         waiting.appendleft(_again(now, answer, own_machine, ended))
@@ -162,7 +155,7 @@ def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine, 
     if isinstance(answer, Other):
         raise InputError(
             f"a worker would round differently ({unlike(answer.machine, own_machine)}): use workers like this "
-            "process, or start it on a machine like theirs, or accept other numbers (`mixed_devices` of `Execution`)."
+            "process, or start it on a machine like theirs."
         )
     complaint = f"a worker ended with a chunk under way ({first_line(answer)})"
     if now.attempt == ATTEMPTS:
@@ -177,15 +170,6 @@ def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine, 
         ) from answer
     warnings.warn(f"{complaint}: trained again, attempt {now.attempt + 1} of {ATTEMPTS}", RuntimeWarning, stacklevel=4)
     return _Try(now.part, now.attempt + 1)
-
-
-def _warn_once(other_machine: Machine, own_machine: Machine, warned: set[str]) -> None:
-    """Warns once about each kind of worker that rounds differently from this process."""
-    words = unlike(other_machine, own_machine)
-    if words and words not in warned:
-        warned.add(words)
-        words = f"a worker that rounds differently trains models, too ({words})"
-        warnings.warn(words, MixedDevicesWarning, stacklevel=4)
 
 
 WHOLE_FITS_PER_BATCH = 16
@@ -237,7 +221,7 @@ def _train(
         results.keep(size, part.rows, rows, tree)
         counted.advance(part.work)
 
-    call = ChunkCall(learner, results.summarize, models.pool, results.folder(), execution.mixed_devices)
+    call = ChunkCall(learner, results.summarize, models.pool, results.folder())
     distribute(execution.executor, call, missing, models.chunk, collect, lambda: counted.advance(0))
 
 
@@ -321,7 +305,7 @@ def fit_many(
         membership: the membership masks. `AllBut` needs no memory per record.
         learner: a `SteppedLearner`, or any `Learner`, whose `fit` is then vmapped.
         execution: see `Execution`. Progress is in model-steps, or models for a learner without steps. With
-            `checkpoints`, `summarize` must return an array or a tuple (or NamedTuple) of arrays of plain numbers.
+            `checkpoints`, `summarize` must return an array or a plain tuple of arrays of plain numbers.
         summarize: a function of the parameters of a finished chunk (leading axis: the chunk's models) and their rows of
             `membership`; it returns arrays with the same leading axis. By default it returns the parameters. Rows that
             pad a chunk occur twice.

@@ -180,14 +180,14 @@ PROGRAMS = 8
 class Task(NamedTuple):
     """The training of one chunk, as it is sent to a worker: the pickled learner; `summarize`, inputs and labels,
     pickled without it (`rest`); what loads the large arrays of both; and the facts that the worker's machine must
-    match, if any.
+    match.
     """
 
     chunk: Chunk
     learner: bytes
     rest: bytes
     source: ArraySource
-    machine: Machine | None
+    machine: Machine
 
 
 class Other(NamedTuple):
@@ -203,11 +203,10 @@ class Failed(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A trained chunk: its row numbers without copies, the pickled results, and the machine that trained it."""
+    """A trained chunk: its row numbers without copies, and the pickled results."""
 
     rows: Any
     tree: bytes
-    machine: Machine
 
 
 Answer = Trained | Other | Failed
@@ -227,24 +226,24 @@ _lock = Lock()
 def train_there(task: Task) -> Answer:
     """Trains a task's chunk in this process. An exception outside the training counts as the worker's failure."""
     machine = this_machine()
-    if task.machine is not None and machine != task.machine:
+    if machine != task.machine:
         return Other(machine)
     try:
         with _lock:
             work = _work_of(task)
-        return _trained(work, task, machine)
+        return _trained(work, task)
     except ModuleNotFoundError as error:
         return Failed(
             InputError(f"a worker has no module {error.name!r}: install it there, or put its folder in PYTHONPATH.")
         )
 
 
-def _trained(work: _Work, task: Task, machine: Machine) -> Trained | Failed:
+def _trained(work: _Work, task: Task) -> Trained | Failed:
     try:
         params = train_chunk(work.learner, task.chunk, work.pool, lambda _: None)
         rows, tree = summarized(work.summarize, params, task.chunk.rows)
         # cloudpickle sends classes of a script by value, since the receiver cannot import them.
-        return Trained(rows, cloudpickle.dumps(tree, protocol=5), machine)
+        return Trained(rows, cloudpickle.dumps(tree, protocol=5))
     except ModuleNotFoundError:
         raise
     except Exception as error:

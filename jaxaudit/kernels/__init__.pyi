@@ -12,9 +12,7 @@ from .gradient_norms import fisher_diagonal as fisher_diagonal
 from .gradient_norms import gradient_similarity as gradient_similarity
 from .gradient_norms import mean_gradient as mean_gradient
 from .gradient_norms import squared_grad_norms as squared_grad_norms
-from .kolmogorov_smirnov import KSGap as KSGap
 from .kolmogorov_smirnov import ks_distance as ks_distance
-from .kolmogorov_smirnov import ks_gap as ks_gap
 from .ks_bootstrap import bootstrap_ks as bootstrap_ks
 from .ks_bootstrap import bootstrap_ks_paired as bootstrap_ks_paired
 from .likelihoods import Bernoulli as Bernoulli

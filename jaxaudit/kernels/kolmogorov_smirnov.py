@@ -1,15 +1,12 @@
 """Two-sample Kolmogorov-Smirnov distance, for any jax transformation of the surrounding program but gradients.
 
-Floats become unsigned integers in the same order, so that sorting, bucketing and ties are exact, whatever XLA does with
-numbers below 1.2e-38. On an accelerator, whose sort is fast, the widest gap is one sort and running counts. XLA's CPU
-sort is 8 to 50 times slower than NumPy's, so the host finds the gap by branch and bound (`widest_gap`). Measured on two
-CPU cores with jax 0.10.2: NumPy sorts a million float32 in 31 ms (AMD EPYC) and in 4 ms (Intel Xeon with AVX-512).
+Floats become unsigned integers in the same order, so that sorting and ties are exact, whatever XLA does with numbers
+below 1.2e-38. On an accelerator, whose sort is fast, the distance is one sort and running counts. XLA's CPU sort is 8
+to 50 times slower than NumPy's (two CPU cores, jax 0.10.2), so the host sorts with NumPy, and evaluates the gap only
+where bounds allow it to be the widest (`ks_distance_on_host`).
 """
 
 import math
-from collections.abc import Callable
-from functools import cache
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
@@ -48,13 +45,6 @@ def host_keys(values: Float[np.ndarray, "*shape"]) -> UInt[np.ndarray, "*shape"]
     return keys
 
 
-def host_values(keys: UInt[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """The values of keys made by `host_keys` (both zeros come back as 0.0)."""
-    size = keys.dtype.itemsize
-    sign = keys.dtype.type(1 << (8 * size - 1))
-    return np.where(keys & sign, keys ^ sign, ~keys).view(f"f{size}")
-
-
 def device_keys(values: Float[Array, "*shape"]) -> UInt[Array, "*shape"]:
     """`host_keys` in jax: float32 to uint32, and float64 to uint64 where x64 is enabled."""
     size = values.dtype.itemsize
@@ -65,47 +55,26 @@ def device_keys(values: Float[Array, "*shape"]) -> UInt[Array, "*shape"]:
     return jnp.where(bits & sign, ~bits, bits | sign)
 
 
-def device_values(keys: UInt[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The values of keys made by `device_keys` (both zeros come back as 0.0)."""
-    size = keys.dtype.itemsize
-    sign = _UNSIGNED[size](1 << (8 * size - 1))
-    bits = jnp.where(keys & sign, keys ^ sign, ~keys)
-    return jax.lax.bitcast_convert_type(bits, jnp.dtype(f"float{8 * size}"))
-
-
-class Union(NamedTuple):
-    """Two samples sorted together: the sample of each value, and where runs of equal values end."""
-
-    keys: UInt[Array, " union"]
-    record: Int[Array, " union"]  # 0..n-1 in the first sample, n.. in the second
-    is_end: Bool[Array, " union"]
-
-
-def sorted_union(first: Float[Array, " n"], second: Float[Array, " m"]) -> Union:
-    """Sorts both samples together; equal values of either sample are one run."""
-    return Union(*_sorted(first, second, jnp.arange(first.size + second.size, dtype=jnp.int32)))
-
-
-def _sorted(first: Float[Array, " n"], second: Float[Array, " m"], of_values: Array) -> tuple[Array, Array, Array]:
-    """The keys of both samples, a number of each value in their order, and where runs of equal values end."""
+def sorted_union(
+    first: Float[Array, " n"], second: Float[Array, " m"], of_values: Integer[Array, " union"]
+) -> tuple[Integer[Array, " union"], Bool[Array, " union"]]:
+    """A number of each value, in the order of both samples sorted together, and where runs of equal values end."""
     keys = device_keys(jnp.concatenate([first, second]))
     keys, of_values = jax.lax.sort((keys, of_values), num_keys=1, is_stable=False)
-    return keys, of_values, jnp.append(keys[1:] != keys[:-1], True)
+    return of_values, jnp.append(keys[1:] != keys[:-1], True)
 
 
-def ks_gap_by_sort(first: Float[Array, " n"], second: Float[Array, " m"]) -> tuple[Array, Array, Array]:
-    """Distance, location and sign of the widest gap; NaN if a sample contains NaN. Memory: about 40 bytes per value.
+def ks_distance_by_sort(first: Float[Array, " n"], second: Float[Array, " m"]) -> Float[Array, ""]:
+    """The distance; NaN if a sample contains NaN. Memory: about 40 bytes per value.
 
     The sort carries one number of two bytes, the fewest that XLA's radix sort takes.
     """
     is_first = (jnp.arange(first.size + second.size) < first.size).astype(jnp.uint16)
-    keys, is_first, is_end = _sorted(first, second, is_first)
+    is_first, is_end = sorted_union(first, second, is_first)
     below_first = jnp.cumsum(is_first, dtype=jnp.int32)
-    below_second = jnp.arange(1, keys.size + 1, dtype=jnp.int32) - below_first
-    distance, place, sign = widest(below_first, below_second, is_end, (first.size, second.size), first.dtype)
-    at = device_values(keys[place])
-    spoilt = jnp.isnan(first).any() | jnp.isnan(second).any()
-    return jnp.where(spoilt, jnp.nan, distance), jnp.where(spoilt, jnp.nan, at), jnp.where(spoilt, jnp.nan, sign)
+    below_second = jnp.arange(1, is_end.size + 1, dtype=jnp.int32) - below_first
+    distance = widest(below_first, below_second, is_end, (first.size, second.size), first.dtype)
+    return jnp.where(jnp.isnan(first).any() | jnp.isnan(second).any(), jnp.nan, distance)
 
 
 def widest(
@@ -114,8 +83,8 @@ def widest(
     is_end: Bool[Array, " union"],
     sizes: tuple[int, int],
     dtype: Any,
-) -> tuple[Float[Array, ""], Int[Array, ""], Float[Array, ""]]:
-    """Largest |below_first / n - below_second / m| where a run ends, the first such place, and its sign."""
+) -> Float[Array, ""]:
+    """The largest |below_first / n - below_second / m| where a run ends."""
     n, m = sizes
     common = math.gcd(n, m)
     up, down = m // common, n // common
@@ -126,10 +95,7 @@ def widest(
     low = jnp.where(is_end, gap.low, 0)
     best_high = high.max()
     best_low = jnp.where(high == best_high, low, 0).max()
-    place = jnp.argmax(is_end & (high == best_high) & (low == best_low))
-    distance = (best_high.astype(dtype) * 2.0**32 + best_low.astype(dtype)) / jnp.asarray(up * n, dtype)
-    sign = jnp.where(distance == 0, 0, jnp.where(is_above[place], 1, -1)).astype(dtype)
-    return distance, place, sign
+    return (best_high.astype(dtype) * 2.0**32 + best_low.astype(dtype)) / jnp.asarray(up * n, dtype)
 
 
 class Wide(NamedTuple):
@@ -174,127 +140,28 @@ def uniform_indices(key: Array, count: int, below: int) -> Int[Array, " count"]:
 STRIDE = 128
 """The step between the keys of the sorted samples that are evaluated first."""
 
-SORT_TO_COUNT = 8
-"""Keys are sorted if that takes at most this many times as long as counting (2 with AVX-512, 15 without it)."""
 
-
-class HostGap(NamedTuple):
-    """A gap as exact integers: distance |numerator| / denominator, positive where the first CDF is above."""
-
-    numerator: int
-    denominator: int
-    key: np.unsignedinteger
-
-
-def widest_gap(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> HostGap:
-    """The widest gap and the smallest key where it is attained; the samples hold no NaN and are not empty.
+def ks_distance_on_host(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> float:
+    """The distance, one rounding off the exact one, of samples that are not empty; NaN if one holds NaN.
 
     Between two keys the gap rises by at most the first sample's share there, and falls by at most the second's. So it
     is computed at a few keys, and then only where it may exceed the best so far. Memory: about 40 bytes per value.
     """
+    if np.isnan(first.min()) or np.isnan(second.min()):  # a minimum is NaN if any value is
+        return math.nan
     common = math.gcd(first.size, second.size)
-    up, down = second.size // common, first.size // common  # steps of the gap, in units of 1 / denominator
-    first_keys, second_keys = host_keys(first), host_keys(second)
-    gap_by_splitting = None if sorting_pays() else _by_splitting(first_keys, second_keys, up, down)
-    numerator, key = _by_sorting(first_keys, second_keys, up, down) if gap_by_splitting is None else gap_by_splitting
-    return HostGap(numerator, up * first.size, key)
-
-
-def ks_gap_rows(
-    first: Float[np.ndarray, "*lead_first n"], second: Float[np.ndarray, "*lead_second m"]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distance, place and sign for every pair of rows, leading axes broadcast; NaN where a row holds NaN."""
-    lead = np.broadcast_shapes(first.shape[:-1], second.shape[:-1])
-    first = np.broadcast_to(first, (*lead, first.shape[-1]))
-    second = np.broadcast_to(second, (*lead, second.shape[-1]))
-    distance, at, sign = (np.full(lead, np.nan, first.dtype) for _ in range(3))
-    for row in np.ndindex(lead):
-        if np.isnan(first[row].min()) or np.isnan(second[row].min()):  # a minimum is NaN if any value is
-            continue
-        gap = widest_gap(np.ascontiguousarray(first[row]), np.ascontiguousarray(second[row]))
-        distance[row] = abs(gap.numerator) / gap.denominator
-        at[row] = host_values(np.asarray([gap.key]))[0]
-        sign[row] = np.sign(gap.numerator)
-    return distance, at, sign
-
-
-def _by_splitting(
-    first: UInt[np.ndarray, " n"], second: UInt[np.ndarray, " m"], up: int, down: int
-) -> tuple[int, np.unsignedinteger] | None:
-    """Branch and bound over intervals of keys; None if the bounds exclude too little."""
-    unsigned = first.dtype.type
-    lowest = min(first.min(), second.min())
-    first, second = first - lowest, second - lowest
-    work, limit = 0, 5 * (first.size + second.size) // 2
-    # Each round, a value's code is the rank of the interval that holds its key, then `width` bits of place in it.
-    width = int(max(first.max(), second.max())).bit_length()
-    floor = np.zeros(1, unsigned)  # the interval's smallest key
-    start = np.zeros(1, np.int64)  # the gap just before the interval
-    while True:
-        size = first.size + second.size
-        work += size
-        bits = _bits_to_split(size, floor.size, width)
-        width -= bits
-        shift, buckets = unsigned(width), floor.size << bits
-        first_bucket, second_bucket = _buckets(first, shift), _buckets(second, shift)
-        rises, falls = np.bincount(first_bucket, minlength=buckets), np.bincount(second_bucket, minlength=buckets)
-        rises *= up
-        falls *= down
-        change = rises - falls
-        after = (np.cumsum(change.reshape(floor.size, -1), axis=1) + start[:, None]).reshape(-1)
-        best = max(int(after.max()), -int(after.min()))
-        if width == 0:
-            place = int(np.flatnonzero(((after == best) | (after == -best)) & ((rises > 0) | (falls > 0)))[0])
-            return int(after[place]), lowest + (floor[place >> bits] | unsigned(place & ((1 << bits) - 1)))
-        before = after - change
-        open_ = ((rises > 0) & (before + rises >= best)) | ((falls > 0) & (falls - before >= best))
-        first_open, second_open = open_.take(first_bucket), open_.take(second_bucket)
-        remain = int(np.count_nonzero(first_open)) + int(np.count_nonzero(second_open))
-        kept = np.flatnonzero(open_)
-        if work + remain > limit and _bits_to_split(remain, kept.size, width) < width:
-            return None
-        rank = np.zeros(buckets, unsigned)
-        rank[kept] = np.arange(kept.size, dtype=unsigned) << shift
-        within = (unsigned(1) << shift) - unsigned(1)
-        # `compress`, not a boolean index: several times faster where about half is kept.
-        first, second = np.compress(first_open, first), np.compress(second_open, second)
-        first = rank.take(_buckets(first, shift)) | (first & within)
-        second = rank.take(_buckets(second, shift)) | (second & within)
-        low_bits = (kept & ((1 << bits) - 1)).astype(unsigned) << shift
-        floor, start = floor[kept >> bits] | low_bits, before[kept]
-
-
-def _buckets(codes: UInt[np.ndarray, " n"], shift: np.unsignedinteger) -> Int[np.ndarray, " n"]:
-    """codes >> shift as the index type `bincount` wants, in one pass: fresh memory costs more than the shift."""
-    return np.right_shift(codes, shift, out=np.empty(codes.size, np.intp), casting="unsafe")
-
-
-def _bits_to_split(size: int, intervals: int, width: int) -> int:
-    """The logarithm to base 2 of how many buckets an interval is split into: about eight values per bucket."""
-    bits = max(size.bit_length() - 3, intervals.bit_length() + 2) - (intervals - 1).bit_length()
-    return min(width, max(bits, 1))
-
-
-def _by_sorting(
-    first: UInt[np.ndarray, " n"], second: UInt[np.ndarray, " m"], up: int, down: int
-) -> tuple[int, np.unsignedinteger]:
-    """Evaluates both functions at some keys, then at all keys between where the gap may be wider; sorts in place."""
-    first.sort()
-    second.sort()
-    cuts = np.sort(np.concatenate([first[::STRIDE], first[-1:], second[::STRIDE], second[-1:]]))
-    first_at, second_at = _counts(first, cuts), _counts(second, cuts)
+    up, down = second.size // common, first.size // common  # steps of the gap, in units of 1 / (up * first.size)
+    ordered_first, ordered_second = (np.sort(host_keys(np.ascontiguousarray(sample))) for sample in (first, second))
+    few = [ordered_first[::STRIDE], ordered_first[-1:], ordered_second[::STRIDE], ordered_second[-1:]]
+    cuts = np.sort(np.concatenate(few))
+    first_at, second_at = _counts(ordered_first, cuts), _counts(ordered_second, cuts)
     at_cuts = first_at * up - second_at * down
     best, before = np.abs(at_cuts).max(), at_cuts[:-1]
-    rises, falls = np.diff(first_at) * up, np.diff(second_at) * down
-    open_ = ((rises > 0) & (before + rises >= best)) | ((falls > 0) & (falls - before >= best))
+    open_ = (before + np.diff(first_at) * up > best) | (np.diff(second_at) * down - before > best)
     places = [_between(counts[:-1][open_], counts[1:][open_]) for counts in (first_at, second_at)]
-    inside = np.concatenate([first[places[0]], second[places[1]]])
-    keys = np.concatenate([cuts, inside])
-    gap = np.concatenate([at_cuts, _counts(first, inside) * up - _counts(second, inside) * down])
-    size = np.abs(gap)
-    widest = np.flatnonzero(size == size.max())
-    place = int(widest[np.argmin(keys[widest])])
-    return int(gap[place]), keys[place]
+    inside = np.concatenate([ordered_first[places[0]], ordered_second[places[1]]])
+    gaps = _counts(ordered_first, inside) * up - _counts(ordered_second, inside) * down
+    return int(np.abs(gaps).max(initial=best)) / (up * first.size)
 
 
 def _counts(ordered: UInt[np.ndarray, " n"], keys: UInt[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
@@ -310,31 +177,6 @@ def _between(starts: Int[np.ndarray, " k"], ends: Int[np.ndarray, " k"]) -> Int[
     """
     lengths = ends - starts
     return np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
-
-
-@cache
-def sorting_pays() -> bool:
-    """Whether sorting is fast on this machine, measured once per process in a millisecond; it affects only time."""
-    keys = np.random.default_rng(0).integers(0, 2**32, 2**16, np.uint32)
-    buckets = (keys >> np.uint32(19)).astype(np.intp)
-
-    def fastest(work: Callable[[], object]) -> float:
-        times = []
-        for _ in range(3):
-            start = perf_counter()
-            work()
-            times.append(perf_counter() - start)
-        return min(times)
-
-    return fastest(lambda: np.sort(keys)) < SORT_TO_COUNT * fastest(lambda: np.bincount(buckets))
-
-
-class KSGap(NamedTuple):
-    """The widest gap between two empirical distribution functions: its size, location and sign; see `ks_gap`."""
-
-    distance: Float[Array, ""]
-    at: Float[Array, ""]
-    sign: Float[Array, ""]
 
 
 def ks_distance(first: Float[Array | np.ndarray, " n"], second: Float[Array | np.ndarray, " m"]) -> Float[Array, ""]:
@@ -356,19 +198,10 @@ def ks_distance(first: Float[Array | np.ndarray, " n"], second: Float[Array | np
     >>> float(ks_distance(jnp.array([0.1, 0.2, 0.3, 0.4]), jnp.array([0.3, 0.5])))
     0.5
     """
-    return ks_gap(first, second).distance
-
-
-def ks_gap(first: Float[Array | np.ndarray, " n"], second: Float[Array | np.ndarray, " m"]) -> KSGap:
-    """The widest gap of two empirical distribution functions: its size, location and sign; see `ks_distance`.
-
-    `at` is the smallest value of either sample at which the gap is attained; `sign` is +1 if the first function is
-    larger there (the first sample is smaller), -1 if it is smaller, 0 if the functions are equal.
-    """
     first, second = as_samples(first, second)
-    gap = KSGap(*_gap(first, second))
-    refuse_nan(gap.distance, first, second)
-    return gap
+    distance = _distance(first, second)
+    refuse_nan(distance, first, second)
+    return distance
 
 
 def as_samples(
@@ -387,18 +220,17 @@ def refuse_nan(result: Array, *samples: Array) -> None:
 
 
 @jax.jit
-def _gap(first: Float[Array, " n"], second: Float[Array, " m"]) -> tuple[Array, Array, Array]:
-    return jax.lax.platform_dependent(first, second, cpu=_gap_on_host, default=ks_gap_by_sort)
+def _distance(first: Float[Array, " n"], second: Float[Array, " m"]) -> Float[Array, ""]:
+    return jax.lax.platform_dependent(first, second, cpu=_by_callback, default=ks_distance_by_sort)
 
 
-def _gap_on_host(first: Float[Array, " n"], second: Float[Array, " m"]) -> tuple[Array, Array, Array]:
+def _by_callback(first: Float[Array, " n"], second: Float[Array, " m"]) -> Float[Array, ""]:
     # Not `pure_callback`: it copies its arguments through the same threads that wait for it, and was seen to
     # hang at 10 million values on one core. A buffer callback reads and writes in place.
-    scalar = jax.ShapeDtypeStruct((), first.dtype)
-    return buffer_callback(_fill_gap, (scalar, scalar, scalar), vmap_method="expand_dims")(first, second)
+    result = jax.ShapeDtypeStruct((), first.dtype)
+    return buffer_callback(_fill_distances, result, vmap_method="expand_dims")(first, second)
 
 
-def _fill_gap(_context: object, outputs: tuple[Any, ...], first: Any, second: Any) -> None:
-    results = ks_gap_rows(np.asarray(first), np.asarray(second))
-    for output, result in zip(outputs, results, strict=True):
-        np.asarray(output)[...] = result
+def _fill_distances(_context: object, output: Any, first: Any, second: Any) -> None:
+    of_rows = np.vectorize(ks_distance_on_host, signature="(n),(m)->()")
+    np.asarray(output)[...] = of_rows(np.asarray(first), np.asarray(second))

@@ -20,7 +20,6 @@ from jaxtyping import Bool, Float, Int, Key, UInt
 
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.kernels.kolmogorov_smirnov import (
-    Union,
     as_samples,
     host_keys,
     refuse_nan,
@@ -116,9 +115,9 @@ def _bootstrap_on_host(
 
 def _fill(_context: object, output: Any, words: Any, first: Any, other_samples: Any, *, paired: bool) -> None:
     result = np.asarray(output)
-    result[...] = bootstrap_rows(
-        np.asarray(words), np.asarray(first), np.asarray(other_samples), result.shape[-2], paired
-    )
+    of_one = partial(bootstrap_distances, replicates=result.shape[-2], paired=paired)
+    of_rows = np.vectorize(of_one, signature="(words),(n),(k,m)->(replicates,k)")
+    result[...] = of_rows(np.asarray(words), np.asarray(first), np.asarray(other_samples))
 
 
 def bootstrap_by_sort(
@@ -126,13 +125,14 @@ def bootstrap_by_sort(
 ) -> Float[Array, "replicates k"]:
     """`bootstrap_ks_paired` (or unpaired) in XLA, for accelerators, in chunks of replicates; NaN if a number is."""
     n, (k, m) = first.size, other_samples.shape
-    unions = jax.vmap(lambda other: sorted_union(first, other))(other_samples)
+    records = jnp.arange(n + m, dtype=jnp.int32)  # n and more are of the other sample
+    unions = jax.vmap(lambda other: sorted_union(first, other, records))(other_samples)
 
     def replicate(index: Int[Array, ""]) -> Float[Array, " k"]:
         first_key, second_key = jax.random.split(jax.random.fold_in(key, index))
         first_count = _counts(uniform_indices(first_key, n, n))
         second_count = first_count if paired else _counts(uniform_indices(second_key, m, m))
-        return jax.vmap(partial(_distance_of_counts, first_count, second_count, dtype=first.dtype))(unions)
+        return jax.vmap(partial(_distance_of_counts, first_count, second_count, dtype=first.dtype))(*unions)
 
     chunk = max(1, min(replicates, _CHUNK_VALUES // (k * (n + m))))
     distances = jax.lax.map(replicate, jnp.arange(replicates), batch_size=chunk)
@@ -141,13 +141,17 @@ def bootstrap_by_sort(
 
 
 def _distance_of_counts(
-    first_count: Int[Array, " n"], second_count: Int[Array, " m"], union: Union, dtype: Any
+    first_count: Int[Array, " n"],
+    second_count: Int[Array, " m"],
+    record: Int[Array, " union"],
+    is_end: Bool[Array, " union"],
+    dtype: Any,
 ) -> Float[Array, ""]:
     n, m = first_count.size, second_count.size
-    of_first = union.record < n
-    first = jnp.where(of_first, first_count[jnp.minimum(union.record, n - 1)], 0)
-    second = jnp.where(of_first, 0, second_count[jnp.maximum(union.record - n, 0)])
-    return widest(jnp.cumsum(first), jnp.cumsum(second), union.is_end, (n, m), dtype)[0]
+    of_first = record < n
+    first = jnp.where(of_first, first_count[jnp.minimum(record, n - 1)], 0)
+    second = jnp.where(of_first, 0, second_count[jnp.maximum(record - n, 0)])
+    return widest(jnp.cumsum(first), jnp.cumsum(second), is_end, (n, m), dtype)
 
 
 def _counts(indices: Int[Array, " n"]) -> Int[Array, " n"]:
@@ -204,13 +208,16 @@ def bootstrap_distances(
     replicates: int,
     paired: bool,
 ) -> Float[np.ndarray, "replicates k"]:
-    """KS distances of resampled `first` to each of resampled `other_samples`, all by one draw per replicate.
+    """KS distances of resampled `first` to each of resampled `other_samples`, all by one draw per replicate; NaN if a
+    number is.
 
     `words` seed the generator (SFC64, one stream for every 16 replicates); draws are exactly multinomial.
     """
+    result = np.full((replicates, len(other_samples)), np.nan, first.dtype)
+    if np.isnan(first.min()) or np.isnan(other_samples.min()):
+        return result
     runs = [runs_of(first, other) for other in other_samples]
     n, m = first.size, other_samples.shape[1]
-    result = np.empty((replicates, len(runs)), first.dtype)
 
     def fill(block: int) -> None:
         random = np.random.Generator(np.random.SFC64(np.random.SeedSequence([*words.tolist(), block])))
@@ -221,25 +228,6 @@ def bootstrap_distances(
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         list(threads.map(fill, range(-(-replicates // _BLOCK))))
-    return result
-
-
-def bootstrap_rows(
-    words: UInt[np.ndarray, "*lead words"],
-    first: Float[np.ndarray, "*lead_first n"],
-    other_samples: Float[np.ndarray, "*lead_others k m"],
-    replicates: int,
-    paired: bool,
-) -> Float[np.ndarray, "*lead_out replicates k"]:
-    """`bootstrap_distances` for every row of arrays, with leading axes broadcast; NaN for rows that contain NaN."""
-    lead = np.broadcast_shapes(words.shape[:-1], first.shape[:-1], other_samples.shape[:-2])
-    words = np.broadcast_to(words, (*lead, words.shape[-1]))
-    first = np.broadcast_to(first, (*lead, first.shape[-1]))
-    other_samples = np.broadcast_to(other_samples, (*lead, *other_samples.shape[-2:]))
-    result = np.full((*lead, replicates, other_samples.shape[-2]), np.nan, first.dtype)
-    for row in np.ndindex(lead):
-        if not (np.isnan(first[row].min()) or np.isnan(other_samples[row].min())):
-            result[row] = bootstrap_distances(words[row], first[row], other_samples[row], replicates, paired)
     return result
 
 

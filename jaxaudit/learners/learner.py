@@ -246,9 +246,11 @@ class LeftOutModels:
     def log_probs(self, params: Any, inputs: Array) -> Array:
         return self.learner.log_probs(params, inputs)
 
-    def outputs(self, key: Key[Array, ""], pool: tuple[Array, Array], left_out: Int[np.ndarray, " models"]) -> LeftOut:
-        """The outputs on each left-out record of the pool, of the models with it and without it."""
-        return self.learner.leave_one_out(key, np.asarray(pool[0]), np.asarray(pool[1]), left_out)
+    def outputs(
+        self, key: Key[Array, ""], pool: tuple[Array, Array], left_out: Int[np.ndarray, " models"]
+    ) -> tuple[np.ndarray, ...]:
+        """The outputs on each left-out record of the pool, of the models with it and without it (`LeftOut`)."""
+        return tuple(self.learner.leave_one_out(key, np.asarray(pool[0]), np.asarray(pool[1]), left_out))
 
 
 def check_left_out(

@@ -21,7 +21,7 @@ from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.attention import GPT
 from jaxaudit.models.causal import Adapters
 from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
-from jaxaudit.models.module import Head, ModuleFactory, Origin, PureModule
+from jaxaudit.models.module import Head, ModuleFactory, Origin, PureModule, needed_inputs
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
 UNFIT = (
@@ -75,12 +75,13 @@ def pure_module(
             f"the model {type(factory).__name__} is already built, so every model would start from its weights; name "
             "its class, or a function that builds it."
         )
-    call = None if whole else plan_call(factory, name, input_shape, classes)
+    call = None
 
     def build(key: Key[Array, ""]) -> Any:
         return _called(factory, name, call, key) if call else factory
 
     try:
+        call = None if whole else plan_call(factory, name, input_shape, classes)
         built = factory if whole else _seen_from(build) or nnx.eval_shape(build, _abstract_key())
     except InputError:
         raise
@@ -184,21 +185,11 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
         )
     if net.draws and isinstance(state, nnx.State):
         program = jax.make_jaxpr(lambda state, params, x: net.apply(params, state, x, False)[0])
-        is_needed = _needed(program(state, params, inputs).jaxpr)
+        is_needed = needed_inputs(program(state, params, inputs).jaxpr)
         variables = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, nnx.Variable))
         places = [place for place, leaf in enumerate(variables) if isinstance(leaf, nnx.RngState)]
         if any(is_needed[place] for place in places):
             raise InputError(evaluation_draws(name))
-
-
-def _needed(jaxpr: Any) -> list[bool]:
-    """Which inputs of a program its outputs depend on."""
-    # By identity: a literal has no hash.
-    needed = {id(variable) for variable in jaxpr.outvars}
-    for equation in reversed(jaxpr.eqns):
-        if any(id(variable) in needed for variable in equation.outvars):
-            needed |= {id(variable) for variable in equation.invars}
-    return [id(variable) in needed for variable in jaxpr.invars]
 
 
 RNGS = "rngs"
@@ -217,44 +208,29 @@ FORMS = (
 )
 
 
-RANDOM_NUMBERS = object()
-"""Stands in a `FactoryCall` for random numbers, which are not known yet."""
-
-
 class FactoryCall(NamedTuple):
-    """A call of a factory, with `RANDOM_NUMBERS` in place of random numbers: arguments without names, with names, and
-    as text.
+    """A call of a factory: its arguments, by name, but random numbers; whether it takes these, so that models may start
+    from different weights; and the call as text.
     """
 
-    positional: tuple[Any, ...]
     keywords: dict[str, Any]
+    seeded: bool
     text: str
 
-    @property
-    def seeded(self) -> bool:
-        """Whether the factory takes random numbers, so that models may start from different weights."""
-        return any(value is RANDOM_NUMBERS for value in (*self.positional, *self.keywords.values()))
-
     def build(self, factory: Any, rngs: Any) -> Any:
-        def settled(value: Any) -> Any:
-            return rngs if value is RANDOM_NUMBERS else value
-
-        return factory(
-            *map(settled, self.positional), **{name: settled(argument) for name, argument in self.keywords.items()}
-        )
+        return factory(**self.keywords, **({RNGS: rngs} if self.seeded else {}))
 
 
 def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: int) -> FactoryCall:
     """The call of `factory` (a function, a class of modules, or a `functools.partial`) for records of this shape, by
-    the names of its parameters; an unknown one without a default is refused. With arbitrary parameters: as
-    `pure_module`.
+    the names of its parameters; an unknown one without a default is refused.
 
     >>> def net(num_classes, width=64, *, rngs): ...
     >>> plan_call(net, "net", (28, 28, 1), 10).text
     'net(num_classes=10, rngs=...)'
     """
     values_by_name = {
-        RNGS: RANDOM_NUMBERS,
+        RNGS: None,
         **dict.fromkeys(SHAPE, input_shape),
         **dict.fromkeys((*CLASSES, *OUTPUTS), classes),
         **dict.fromkeys(SIZE, math.prod(input_shape)),
@@ -263,67 +239,42 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     if _is_linen(factory):
         values_by_name.pop("num_features")  # a Linen module sees how many its inputs have; there it is a width
     parameters = _parameters(factory)
-    kinds = [parameter.kind for parameter in parameters]
-    open_ended = inspect.Parameter.VAR_KEYWORD in kinds
-    named_parameters = [
-        parameter for parameter in parameters if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
-    if inspect.Parameter.VAR_POSITIONAL in kinds and not named_parameters:
-        return _call(name, (input_shape, classes), {RNGS: RANDOM_NUMBERS})
+    open_kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    named_parameters = [parameter for parameter in parameters if parameter.kind not in open_kinds]
+    needed_parameters = [parameter for parameter in named_parameters if parameter.default is parameter.empty]
     unknown = [
         parameter.name
-        for parameter in named_parameters
-        if parameter.default is parameter.empty and parameter.name not in values_by_name
+        for parameter in needed_parameters
+        if parameter.name not in values_by_name or parameter.kind is parameter.POSITIONAL_ONLY
     ]
     if unknown:
         raise InputError(
             f"the model factory {name} has the parameters "
             f"({', '.join(parameter.name for parameter in named_parameters)}), of which "
-            f"{', '.join(unknown)} are unknown: {FORMS}. Give the others defaults, or write a function that does."
+            f"{', '.join(unknown)} are unknown or cannot be given by name: {FORMS}. Give the others defaults, or write "
+            "a function that does."
         )
-    filled_parameters = [
-        parameter for parameter in named_parameters if parameter.default is parameter.empty or parameter.name in GIVEN
-    ]
-    positional = tuple(
-        values_by_name[parameter.name] for parameter in filled_parameters if parameter.kind is parameter.POSITIONAL_ONLY
-    )
-    keywords = {
-        parameter.name: values_by_name[parameter.name]
-        for parameter in filled_parameters
-        if parameter.kind is not parameter.POSITIONAL_ONLY
-    }
+    filled_names = {parameter.name for parameter in named_parameters if parameter.name in GIVEN}
+    filled_names |= {parameter.name for parameter in needed_parameters}
+    keywords = {key: value for key, value in values_by_name.items() if key in filled_names - {RNGS}}
     # What takes any further name most likely hands them on to a module, which needs random numbers.
-    return _call(name, positional, {**keywords, RNGS: RANDOM_NUMBERS} if open_ended else keywords)
-
-
-def _call(name: str, positional: tuple[Any, ...], keywords: dict[str, Any]) -> FactoryCall:
-    words = ["..." if value is RANDOM_NUMBERS else str(value) for value in positional]
-    words += [f"{key}={'...' if value is RANDOM_NUMBERS else value}" for key, value in keywords.items()]
-    return FactoryCall(positional, keywords, f"{name}({', '.join(words)})")
+    seeded = RNGS in filled_names or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    words = [f"{key}={value}" for key, value in keywords.items()] + [f"{RNGS}=..."] * seeded
+    return FactoryCall(keywords, seeded, f"{name}({', '.join(words)})")
 
 
 def _parameters(factory: Any) -> list[inspect.Parameter]:
-    try:
-        return list(_signature(factory).parameters.values())
-    except ValueError:  # of code that is not Python
-        return [inspect.Parameter("arguments", inspect.Parameter.VAR_POSITIONAL)]
-
-
-def _signature(factory: Any) -> inspect.Signature:
     if isinstance(factory, partial):
-
-        def stand_in() -> None: ...
-
-        stand_in.__signature__ = _signature(factory.func)  # pyright: ignore[reportFunctionMemberAccess]
-        return inspect.signature(partial(stand_in, *factory.args, **factory.keywords))
+        left = _parameters(factory.func)[len(factory.args) :]
+        return [part.replace(default=None) if part.name in factory.keywords else part for part in left]
     if not isinstance(factory, type):
-        return inspect.signature(factory)
+        return list(inspect.signature(factory).parameters.values())
     # Not of the class itself: NNX makes instances by a function of the metaclass, which takes anything.
     if factory.__init__ is object.__init__:
-        return inspect.Signature()
-    init_parameters = list(inspect.signature(factory.__init__).parameters.values())[1:]
+        return []
     hidden = ("parent", "name") if _is_linen(factory) else ()
-    return inspect.Signature([parameter for parameter in init_parameters if parameter.name not in hidden])
+    init_parameters = list(inspect.signature(factory.__init__).parameters.values())[1:]
+    return [parameter for parameter in init_parameters if parameter.name not in hidden]
 
 
 def _is_linen(factory: Any) -> bool:

@@ -110,6 +110,16 @@ class PureModule(NamedTuple):
         return (self.made_by, self.arguments) if self.made_by else (PureModule, tuple(self))
 
 
+def needed_inputs(jaxpr: Any) -> list[bool]:
+    """Which inputs of a traced program its outputs depend on."""
+    # By identity: a literal has no hash.
+    needed = {id(variable) for variable in jaxpr.outvars}
+    for equation in reversed(jaxpr.eqns):
+        if any(id(variable) in needed for variable in equation.outvars):
+            needed |= {id(variable) for variable in equation.invars}
+    return [id(variable) in needed for variable in jaxpr.invars]
+
+
 HiddenStates = Callable[[Any, Any], Any]
 """`hidden(params, inputs [n, length]) -> Float["n length width"]`: what a layer says of each token of each record."""
 

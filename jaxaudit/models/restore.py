@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxaudit.data.weights import FROM_PYTORCH, PYTORCH, pytorch_names
+from jaxaudit.data.weights import FROM_PYTORCH, pytorch_names
 from jaxaudit.errors import InputError
 from jaxaudit.models.bridge import PARAMS, LinenState, PureModule
 
 SHOWN = 3
-WRAPPERS = ("value", "raw_value")
-PYTORCH_WRAPPERS = ("module.", "_orig_mod.", "module/", "_orig_mod/")
-"""Prefixes that `DataParallel` and `torch.compile` add to each name of a state, with dots or slashes."""
+AROUND = re.compile(r"^(?:(?:module|_orig_mod|params)/)+|/(?:raw_)?value$")
+"""What stands around a name: prefixes of `DataParallel`, `torch.compile` and Linen, and the ends that NNX adds."""
 
 
 class Restored(NamedTuple):
@@ -46,8 +45,8 @@ def name_weights(params: Any, state: Any) -> dict[str, np.ndarray]:
 def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str, model: str) -> Restored:
     """The parameters and state of the module `net` with these weights.
 
-    Names may be those of `name_weights`, with these variations and no others: `.` in place of `/`; without the outer
-    `params`; with the final `value` that NNX adds; or with the prefix `module.` or `_orig_mod.` of PyTorch's wrappers.
+    Names may be those of `name_weights`, with these variations and no others: `.` in place of `/`; with or without the
+    outer `params`, the final `value` that NNX adds, or the prefix `module.` or `_orig_mod.` of PyTorch's wrappers.
     Arrays that PyTorch does not save are taken from the module. Arrays of another float type are converted.
 
     Args:
@@ -62,26 +61,22 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     all_leaves = {name: leaf for name, leaf in of_state.items() if name not in of_params} | of_params
     # Keys and counters of random layers may be in a file; evaluation does not use them.
     random = {name for name, leaf in _places(state) if _is_random(leaf)}
-    spelled = _spelled_like(dict(weights), {*all_leaves, *random, *net.origin.second_names} - net.origin.unsaved.keys())
-    arrays = _without_second_names({**spelled}, net.origin.second_names, source)
+    needed_names = {*all_leaves, *random, *net.origin.second_names} - net.origin.unsaved.keys()
+    arrays = _without_second_names(_spelled_like(weights, needed_names), net.origin.second_names, source)
     arrays = {**net.origin.unsaved, **{name: values for name, values in arrays.items() if name not in random}}
-    missing_state = [name for name in of_state if name not in arrays]
-    if missing_state and arrays.keys() == of_params.keys():
-        raise InputError(
-            f"{source} has the parameters of {model} but not its state ({_some(missing_state)}), which evaluation "
-            "needs, such as the running statistics of batch normalisation; save the whole model: "
-            "nnx.state(model), or all variables of a Linen module."
-        )
     faults = _faults(arrays, all_leaves)
     foreign = pytorch_names(weights) if faults and net.origin.framework != "torch" else []
     if foreign:
-        needed_names = [f"{name} {leaf.shape}" for name, leaf in (of_params | of_state).items()]
+        shapes = [f"{name} {leaf.shape}" for name, leaf in all_leaves.items()]
         raise InputError(
-            f"{source} has weights with PyTorch's names ({_some(foreign)}), but {model} needs {_some(needed_names)}. "
+            f"{source} has weights with PyTorch's names ({_some(foreign)}), but {model} needs {_some(shapes)}. "
             f"{FROM_PYTORCH}."
         )
     if faults:
-        raise InputError(f"{source} does not fit {model}: {'; '.join(faults)}.{_likely_reason(arrays, all_leaves)}")
+        raise InputError(
+            f"{source} does not fit {model}: {'; '.join(faults)}. Is it of another network, or of its parameters "
+            "without its state, such as running statistics? Save the whole model."
+        )
     cast = {name: _cast(arrays[name], leaf, name, source) for name, leaf in all_leaves.items()}
     floats = [name for name, leaf in all_leaves.items() if jnp.issubdtype(leaf.dtype, jnp.floating)]
     other = [name for name in floats if arrays[name].dtype != all_leaves[name].dtype]
@@ -115,35 +110,16 @@ def _named(tree: Any) -> Iterator[tuple[str, Any]]:
             yield name, leaf.get_value() if _is_variable(leaf) else leaf
 
 
-def _spelled_like(weights: dict[str, np.ndarray], needed_names: set[str]) -> dict[str, np.ndarray]:
-    """The weights, with the spelling of their names that matches the wanted names best."""
-    spellings = [weights]
-    for respell in (_slashes, _unwrapped, _outside_params, _outside_params, _inside_wrapper, _inside_wrapper):
-        for spelling in tuple(spellings):
-            names = [respell(name, list(spelling)) for name in spelling]
-            if len(set(names)) == len(names) and names != list(spelling):
-                spellings.append(dict(zip(names, spelling.values(), strict=True)))
-    return min(spellings, key=lambda spelling: len(spelling.keys() ^ needed_names))
+def _spelled_like(weights: Mapping[str, np.ndarray], needed_names: set[str]) -> dict[str, np.ndarray]:
+    """The weights under the needed names that are theirs but for what stands around them; unless two are the same."""
+    needed_by_bare = {_bare(name): name for name in needed_names}
+    spelled = {needed_by_bare.get(_bare(name), name): values for name, values in weights.items()}
+    is_clear = len(needed_by_bare) == len(needed_names) and len(spelled) == len(weights)
+    return spelled if is_clear else dict(weights)
 
 
-def _slashes(name: str, names: list[str]) -> str:
-    return name if any("/" in name_there for name_there in names) else name.replace(".", "/")
-
-
-def _unwrapped(name: str, names: list[str]) -> str:
-    first, _, last = name.rpartition("/")
-    return first if first and last in WRAPPERS else name
-
-
-def _outside_params(name: str, names: list[str]) -> str:
-    return re.sub(f"^{PARAMS}/", "", name)
-
-
-def _inside_wrapper(name: str, names: list[str]) -> str:
-    wrapped = next(
-        (wrapper for wrapper in PYTORCH_WRAPPERS if all(weight_name.startswith(wrapper) for weight_name in names)), ""
-    )
-    return name.removeprefix(wrapped)
+def _bare(name: str) -> str:
+    return AROUND.sub("", name.replace(".", "/"))
 
 
 def _without_second_names(
@@ -162,43 +138,17 @@ def _without_second_names(
 
 
 def _faults(arrays: Mapping[str, np.ndarray], needed_leaves: Mapping[str, Any]) -> list[str]:
-    matched = [(name, arrays[name], leaf) for name, leaf in needed_leaves.items() if name in arrays]
+    unlike = [
+        f"{name} is {arrays[name].dtype} of shape {arrays[name].shape}, not {leaf.dtype} of shape {leaf.shape}"
+        for name, leaf in needed_leaves.items()
+        if name in arrays and (arrays[name].shape != leaf.shape or _kind(arrays[name].dtype) != _kind(leaf.dtype))
+    ]
     faults_by_title = {
         "missing: ": [name for name in needed_leaves if name not in arrays],
         "unexpected: ": [name for name in arrays if name not in needed_leaves],
-        "": [
-            f"{name} has shape {ours.shape}, not {leaf.shape}"
-            for name, ours, leaf in matched
-            if ours.shape != leaf.shape
-        ],
+        "": unlike,
     }
-    other = [match for match in matched if _kind(match[1].dtype) != _kind(match[2].dtype)]
-    kinds = [f"{name} has type {ours.dtype}, not {leaf.dtype}" for name, ours, leaf in other]
-    return [f"{title}{_some(names)}" for title, names in (*faults_by_title.items(), ("", kinds)) if names]
-
-
-def _likely_reason(arrays: Mapping[str, np.ndarray], needed_leaves: Mapping[str, Any]) -> str:
-    """A sentence with the likely reason why weights do not fit; empty if none is known."""
-    missing, spare = needed_leaves.keys() - arrays.keys(), arrays.keys() - needed_leaves.keys()
-    pairs = [(arrays[name].shape, needed_leaves[name].shape) for name in needed_leaves.keys() & arrays.keys()]
-    unlike = [(ours, needed_shape) for ours, needed_shape in pairs if ours != needed_shape]
-    if missing and not spare and all(name.endswith(PYTORCH) for name in missing):
-        return " Batch normalisation needs its running statistics: save the whole state_dict(), not parameters() alone."
-    if missing and len(missing) == len(spare):
-        shapes = [
-            sorted(tuple(of[name].shape) for name in names) for of, names in ((needed_leaves, missing), (arrays, spare))
-        ]
-        if shapes[0] == shapes[1]:
-            return " The shapes of those are the same: were layers renamed?"
-    if unlike and all(len(ours) > 1 and ours == needed_shape[::-1] for ours, needed_shape in unlike):
-        return " Their axes are in the opposite order: were kernels transposed for another framework?"
-    sizes = {
-        pair for ours, needed_shape in unlike for pair in zip(ours, needed_shape, strict=False) if pair[0] != pair[1]
-    }
-    if len(sizes) == 1 and all(len(ours) == len(needed_shape) for ours, needed_shape in unlike):
-        ours, needed_shape = sizes.pop()
-        return f" They have {ours} where the network has {needed_shape}: is it another number of outputs (classes)?"
-    return ""
+    return [f"{title}{_some(names)}" for title, names in faults_by_title.items() if names]
 
 
 def _kind(dtype: Any) -> str:

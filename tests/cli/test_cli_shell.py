@@ -1,7 +1,6 @@
 """The command line as a shell has it: help, the version, colours, exit statuses, messages in flags, the doctor."""
 
 import ast
-import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -207,11 +206,3 @@ def test_a_cache_that_cannot_be_is_a_failure(here: Path, monkeypatch: pytest.Mon
     done = jaxaudit("doctor", "--json")
     assert done.code == 1
     assert "JAXAUDIT_CACHE" in json.loads(done.out)["problems"][0]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
-def test_a_cluster_that_cannot_be_reached_is_said(here: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("RAY_ADDRESS", "ray://127.0.0.1:9")
-    done = jaxaudit("doctor", "--json")
-    assert done.code == 0
-    assert "jaxaudit[ray]" in done.result["Ray cluster"]

@@ -59,8 +59,10 @@ def test_similarity_is_that_of_single_gradients(log_prob: Any, params: Any, chun
         params, x = wide(params), X.astype(np.float64)
         each = np.stack([flat(gradient) for gradient in gradients_by_loop(log_prob, params, x, Y)])
         mean = each.mean(axis=0)
-        np.testing.assert_allclose(flat(mean_gradient(log_prob, params, x, Y, chunk=chunk)), mean, rtol=1e-10)
-        found = gradient_similarity(log_prob, params, x, Y, chunk=chunk)
+        of_mean = mean_gradient(log_prob, params, x, Y, chunk=chunk)
+        np.testing.assert_allclose(flat(of_mean), mean, rtol=1e-10)
+        norms = squared_grad_norms(log_prob, params, x, Y, chunk=chunk).total
+        found = gradient_similarity(log_prob, params, x, Y, direction=of_mean, squared_norms=norms, chunk=chunk)
         along = each @ mean / np.linalg.norm(mean)
         np.testing.assert_allclose(found.along, along, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(found.cosine, along / np.linalg.norm(each, axis=1), rtol=1e-9, atol=1e-12)
@@ -74,7 +76,8 @@ def test_any_direction_and_known_norms_will_do():
     each = np.stack([flat(gradient) for gradient in gradients_by_loop(LOG_PROB, PARAMS, X, Y)])
     wanted = each.sum(axis=1) / np.linalg.norm(each, axis=1) / np.sqrt(each.shape[1])
     np.testing.assert_allclose(found.cosine, wanted, rtol=1e-4, atol=1e-6)
-    none = gradient_similarity(LOG_PROB, PARAMS, X, Y, direction=jax.tree.map(jnp.zeros_like, PARAMS))
+    zeros = jax.tree.map(jnp.zeros_like, PARAMS)
+    none = gradient_similarity(LOG_PROB, PARAMS, X, Y, direction=zeros, squared_norms=norms)
     assert np.isnan(none.cosine).all()
     assert not none.along.any()
 
@@ -164,7 +167,8 @@ def test_a_standard_deviation_is_positive(sigma: float):
 
 
 def test_of_nothing_there_is_no_gradient():
-    for of in (partial(mean_gradient, LOG_PROB, PARAMS), partial(gradient_similarity, LOG_PROB, PARAMS)):
+    similar = partial(gradient_similarity, LOG_PROB, PARAMS, direction=PARAMS, squared_norms=X[:0, 0])
+    for of in (partial(mean_gradient, LOG_PROB, PARAMS), similar):
         with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):
             of(X[:0], Y[:0])
     with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):

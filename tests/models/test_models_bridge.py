@@ -212,7 +212,7 @@ def wrapped(*args, **kwargs):
         partial(Net, 4),
         wrapped,
         lambda rngs: Net(4, 3, rngs=rngs),
-        lambda shape, rngs, /: Net(shape[0] * shape[1], 3, rngs=rngs),
+        lambda shape, rngs: Net(shape[0] * shape[1], 3, rngs=rngs),
         lambda features_in, classes, rngs: Net(features_in, classes, rngs=rngs),
         # What has a default keeps it.
         lambda input_dim, num_features=5, *, rngs: Net(input_dim, 3, width=num_features, rngs=rngs),
@@ -257,6 +257,7 @@ class Hidden(linen.Module):
     [
         (lambda width, classes, *, rngs: None, r"\(width, classes, rngs\), of which width"),
         (lambda key: None, r"\(key\), of which key"),
+        (lambda classes, /: None, r"\(classes\), of which classes"),
         (Hidden, r"\(classes, num_features\), of which num_features"),
     ],
 )

@@ -20,6 +20,7 @@ from jaxaudit.ensemble import Execution, RayWorkers, fit_many
 from jaxaudit.ensemble.ray_workers import connect
 from jaxaudit.ensemble.worker import LARGE
 from jaxaudit.membership import leave_one_out_masks
+from support.processes import of_each
 from support.tiny_learners import Dropped, NearestCentroid, flat_rows, learner, records
 
 MODELS = 12
@@ -55,18 +56,19 @@ def by_actors() -> dict[str, Any]:
         by_two = fit_many(*call, execution=Execution(2, executor=workers))
         stored = len(workers._refs)
         large = by_two.tobytes() == fit_many(*call, execution=Execution(2)).tobytes()
-        before = workers.everyone(os.getpid, 60)
-        act = Once(lambda: os.kill(before[0], signal.SIGKILL))
+        before = of_each(workers, os.getpid, 2)
+        killed = min(before)
+        act = Once(lambda: os.kill(killed, signal.SIGKILL))
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             again = trained(Execution(2, act, executor=workers))
-        after = workers.everyone(os.getpid, 60)
+        after = of_each(workers, os.getpid, 2)
     return {
         "large": large,
         "stored": stored,
         "same": again == trained(Execution(2)),
-        "killed": act.done and before[0] not in after,
-        "actors": len(set(before) & set(after)),
+        "killed": act.done and killed not in after,
+        "actors": len(before & after),
         "told": [str(each.message) for each in told if each.category is RuntimeWarning],
     }
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxaudit.ensemble import Execution, LocalWorkers, fit_many
 from jaxaudit.membership import leave_one_out_masks
+from support.processes import of_each
 from support.tiny_learners import Dropped, flat_rows, learner, records
 
 EPOCHS = 250
@@ -21,7 +22,7 @@ def main(folder: Path) -> None:
     rows = np.concatenate([[random.permutation(41) < 20 for _ in range(5)], leave_one_out_masks(np.arange(6), 41)])
     keys = jax.random.split(jax.random.key(1), 11)
     with LocalWorkers(2) as workers:
-        print(*workers.everyone(os.getpid, 60), flush=True)
+        print(*of_each(workers, os.getpid, 2), flush=True)
         execution = Execution(1, checkpoints=folder / "kept", executor=workers)
         one = learner(Dropped, epochs=EPOCHS)
         models = fit_many(keys, rows, *records(41, 4), one, execution=execution, summarize=flat)

@@ -70,12 +70,12 @@ def gradient_similarity(
     inputs: Records,
     labels: Records,
     *,
-    direction: Any = None,
-    squared_norms: Float[Array | np.ndarray, " n"] | None = None,
+    direction: Any,
+    squared_norms: Float[Array | np.ndarray, " n"],
     constants: tuple[Any, ...] = (),
     chunk: int | None = None,
 ) -> Similarity:
-    """The cosine of every example's gradient with a direction, by default the mean gradient of these examples.
+    """The cosine of every example's gradient with a direction, such as the mean gradient of these examples.
 
     g_i . v is the derivative of log p_i along v: one forward-mode pass gives it for all examples, without computing any
     per-example gradient. Functions without forward mode are differentiated in reverse mode twice. The similarity is
@@ -86,18 +86,17 @@ def gradient_similarity(
 
     Args:
         log_prob, params, inputs, labels, constants, chunk: as in `mean_gradient`.
-        squared_norms: the squared gradient norms of the examples; computed if not given.
+        direction: a pytree like the parameters.
+        squared_norms: the squared gradient norms of the examples.
 
     >>> def log_prob(params, inputs, labels):
     ...     return inputs @ params
-    >>> found = gradient_similarity(log_prob, jnp.zeros(2), jnp.array([[3.0, 0.0], [0.0, 3.0]]), jnp.zeros(2))
+    >>> model = log_prob, jnp.zeros(2), jnp.array([[3.0, 0.0], [0.0, 3.0]]), jnp.zeros(2)
+    >>> mean, norms = mean_gradient(*model), squared_grad_norms(*model).total
+    >>> found = gradient_similarity(*model, direction=mean, squared_norms=norms)
     >>> found.along.round(4).tolist(), found.cosine.round(4).tolist()
     ([2.1213, 2.1213], [0.7071, 0.7071])
     """
-    if direction is None:
-        direction = mean_gradient(log_prob, params, inputs, labels, constants=constants, chunk=chunk)
-    if squared_norms is None:
-        squared_norms = squared_grad_norms(log_prob, params, inputs, labels, constants=constants, chunk=chunk).total
     length = np.sqrt(sum(float(np.sum(np.square(np.asarray(leaf, np.float64)))) for leaf in jax.tree.leaves(direction)))
     unit = jax.tree.map(
         lambda leaf, of: jnp.asarray(np.asarray(of, np.float64) / (length or 1), leaf.dtype), params, direction

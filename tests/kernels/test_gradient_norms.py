@@ -72,7 +72,7 @@ def test_softmax_regression_in_closed_form():
     ids=["MLP", "Images", "Words", "Recurrent"],
 )
 def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: int, rtol: float, atol: float):
-    """To rounding, in float64 where the layers allow it; and everything is contracted but what is in a scan."""
+    """To rounding, in float64 where the layers allow it; and everything is contracted."""
     log_prob, params = nnx_log_prob(build(rngs=nnx.Rngs(5)))
     x, y = examples(2, *shape, words=words)
     weights = np.array([1.0, 2.5])
@@ -84,7 +84,7 @@ def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: i
         if words == 0 and build is not Images:  # those compile for long, and have no path that the others have not
             fisher = fisher_diagonal(log_prob, params, x, y, weights=weights)
             close(jax.tree.leaves(fisher), fisher_by_loop(gradients, weights), rtol=rtol, atol=atol)
-    assert set(found.paths_of_leaves) == {"contracted"} | ({"vmap(grad)"} if build is Recurrent else set())
+    assert set(found.paths_of_leaves) == {"contracted"}
 
 
 def test_single_precision_has_the_stated_error():

@@ -388,8 +388,8 @@ def refuse_contrary(column: ScoreColumn, sets: Shaped[np.ndarray, " n"], name: s
     if wrong:
         raise InputError(
             f"{name}: the column {column.name} is {'higher' if plain_score in HIGHER else 'lower'} for records that "
-            f"were used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they point, of "
-            f"all sets alike: name {column.score} in `lower` or in `higher`."
+            f"were used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they "
+            f"point, of all sets alike: name {column.score} in `lower` or in `higher`."
         )
 
 

@@ -3,7 +3,8 @@
 `log_prob` is traced for a batch of one (`tracing.py`), and its operations are split into those with and without the
 example in them. One backward pass goes to the outputs of the *sites*, where parameters meet the example (`plan.py`). A
 few local rules contract what meets there (`rules.py`). JAX differentiates any other operation on the spot, so nothing
-is wrong for being unknown. The axis of examples is put in afterwards by `vmap`: no example can touch another.
+is wrong for being unknown. The axis of examples is put in afterwards by `vmap`: no example can touch another. A scan
+stays a loop, whose steps are positions of one sum, as tokens are.
 """
 
 from jaxaudit.kernels.gradient_norms.directions import Similarity as Similarity

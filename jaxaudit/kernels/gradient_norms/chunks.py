@@ -12,9 +12,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxaudit.kernels.gradient_norms.plan import GradientPlan, fixed_values, place_gradients
-from jaxaudit.kernels.gradient_norms.program import Operation, Program
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program
 from jaxaudit.kernels.gradient_norms.rules import Gradient, Rows, differentiable, gradient_array, is_made, is_thin
-from jaxaudit.kernels.gradient_norms.tracing import opened
 
 BUDGETS = {"cpu": 60 * 2**20}
 """By platform, the bytes that the values of one chunk may take, not counting savings by the compiler.
@@ -64,14 +63,12 @@ def bytes_of_an_example(plan: GradientPlan, leaves: list[Any], squares: bool) ->
     return total
 
 
-def _bytes_of_values(program: Program, operations: Sequence[Operation]) -> int:
+def _bytes_of_values(program: Program, operations: Sequence[Operation | Loop]) -> int:
     total = 0
     for operation in operations:
-        outputs = [program.types[place] for place in operation.outputs]
-        total += sum(_bytes(type) for type in outputs if differentiable(type))
-        if operation.primitive.name == "scan":  # its derivative stores the values of every step
-            steps, body = operation.params["length"], opened(operation.params["jaxpr"])[0]
-            total += steps * sum(_bytes(v.aval) for eqn in body.eqns for v in eqn.outvars if differentiable(v.aval))
+        total += sum(_bytes(program.types[p]) for p in operation.outputs if differentiable(program.types[p]))
+        if isinstance(operation, Loop):
+            total += operation.length * _bytes_of_values(program, operation.operations)
     return total
 
 

@@ -18,7 +18,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms.program import Operation, Program, as_looked_up, evaluate, run_operation
+from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, as_looked_up, evaluate, run_operation
 from jaxaudit.kernels.gradient_norms.rules import (
     LOCAL,
     Factors,
@@ -26,13 +26,12 @@ from jaxaudit.kernels.gradient_norms.rules import (
     Rows,
     Rule,
     Tied,
-    by_derivative,
     gradient_array,
     join_factors,
     looked_up,
     matching_rule,
 )
-from jaxaudit.kernels.gradient_norms.sites import Site, meetings, sites_of
+from jaxaudit.kernels.gradient_norms.sites import Site, by_derivative_at, by_rule_at, meetings, sites_of, source_of
 from jaxaudit.kernels.gradient_norms.tracing import trace
 
 CONTRACTED, DIFFERENTIATED = "contracted", "vmap(grad)"
@@ -42,13 +41,15 @@ MOVES = frozenset({"reshape", "transpose", "squeeze", "expand_dims", "rev", "cop
 
 
 class Use(NamedTuple):
-    """The use of a value as an operand of a site; the site is identified by the index of its first output. Uses of
-    equal `joins` can be joined.
+    """The use of a value as an operand of a site; the site is identified by the index of its first output.
+
+    `apart`: for each loop, whether every step uses a slice of its own; uses of equal `joins` can be joined.
     """
 
     site: int
     position: int
     rule: Rule | None
+    apart: tuple[bool, ...]
     joins: Any
 
 
@@ -63,7 +64,7 @@ class GradientPlan:
 
     program: Program
     fixed: list[Operation]
-    varying: list[Operation]
+    varying: list[Operation | Loop]
     sites: dict[int, Site]
     uses: dict[int, list[Use]]
     direct: dict[int, int]
@@ -103,7 +104,7 @@ def make_plan(
 
     program = trace(one, leaves, example, trained)
     program = program._replace(operations=as_looked_up(program))
-    fixed = [op for op in program.operations if not program.of_example[op.outputs[0]]]
+    fixed = [op for op in program.operations if isinstance(op, Operation) and not program.of_example[op.outputs[0]]]
     varying = [op for op in program.operations if program.of_example[op.outputs[0]]]
     sites = sites_of(program, varying)
     uses = _uses(program, sites)
@@ -148,7 +149,9 @@ def _uses(program: Program, sites: dict[int, Site]) -> dict[int, list[Use]]:
     for first, site in sites.items():
         for position in site.positions:
             rule, joins = matching_rule(site.operation, position, program.types) or (None, None)
-            uses.setdefault(site.operation.inputs[position], []).append(Use(first, position, rule, joins))
+            place, apart = source_of(site.operation.inputs[position], site.loops)
+            lengths = tuple(loop.length for loop, differs in zip(site.loops, apart, strict=True) if differs)
+            uses.setdefault(place, []).append(Use(first, position, rule, apart, (joins, lengths)))
     return uses
 
 
@@ -179,18 +182,16 @@ def place_gradients(plan: GradientPlan, fixed: dict[int, Any], example: Sequence
     values = fixed | dict(zip(plan.program.example, example, strict=True))
     met = meetings(plan.program, plan.varying, plan.sites, values)
     derived: dict[tuple[int, int], Array] = {}
-    for first, (operation, operands, cotangents) in met.items():
+    for first in plan.sites:
         uses_at_site = [use for uses in plan.uses.values() for use in uses if use.site == first and use.rule is None]
-        positions = [use.position for use in uses_at_site]
-        if positions:
-            parts = by_derivative(operation, positions, operands, cotangents)
-            derived |= {(first, position): part for position, part in zip(positions, parts, strict=True)}
+        if uses_at_site:
+            gradients_at_site = by_derivative_at(met[first], [(use.position, use.apart) for use in uses_at_site])
+            derived |= {(first, use.position): part for use, part in zip(uses_at_site, gradients_at_site, strict=True)}
 
     def gradient(use: Use) -> Gradient:
         if use.rule is None:
             return derived[use.site, use.position]
-        operation, operands, cotangents = met[use.site]
-        return use.rule(operation, use.position, operands, cotangents[0])
+        return by_rule_at(met[use.site], use.rule, use.position, use.apart)
 
     return {place: _sum([gradient(use) for use in uses], uses) for place, uses in plan.uses.items()}
 

@@ -164,6 +164,7 @@ LOCAL = frozenset(
 ) | {"copy", "copy_p"}
 
 
+FULL = (None, jax.lax.Precision.HIGHEST, (jax.lax.Precision.HIGHEST,) * 2)
 KNOWN_MODES = (GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP, GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
@@ -184,18 +185,17 @@ def matching_rule(operation: Operation, position: int, types: Sequence[Any]) -> 
             return of_product, ("matrix", batch, rows)
     elif name == "conv_general_dilated":
         filled = all(types[place].size for place in operation.outputs)
-        if position == 1 and filled and params["batch_group_count"] == 1:
+        if position == 1 and filled:
             spec, groups = params["dimension_numbers"].rhs_spec, params["feature_group_count"]
-            return of_convolution, ("convolution", tuple(spec), groups)
+            return of_convolution, ("convolution", tuple(spec), groups, params["batch_group_count"])
     elif name == "gather" and position == 0 and GatherScatterMode.from_any(params["mode"]) in KNOWN_MODES:
-        sizes, paired = params["slice_sizes"], params["dimension_numbers"].operand_batching_dims
-        taken = _taken(operands[0].shape, sizes)
-        if not paired and all(sizes[axis] == 1 for axis in taken):
-            return of_gather, ("matrix", (), taken)
+        return of_gather, ("matrix", (), _cut(operands[0].shape, params["slice_sizes"]))
+    elif name == "dynamic_slice" and position == 0:
+        return of_dynamic_slice, ("matrix", (), _cut(operands[0].shape, params["slice_sizes"]))
     return None
 
 
-def _taken(shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
+def _cut(shape: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
     """The axes that slices of these sizes do not take whole; they are the rows of the gradient."""
     return tuple(axis for axis in range(len(shape)) if sizes[axis] != shape[axis])
 
@@ -243,17 +243,35 @@ def of_product(operation: Operation, position: int, operands: Sequence[Any], cot
     return Factors(*((inputs, output) if contracted_first else (output, inputs)), assemble)
 
 
+def is_turned(operation: Operation, position: int, operands: Sequence[Any]) -> bool:
+    """Whether `of_product` must transpose an operand in memory while JAX's derivative, which is equal, need not."""
+    contracted, batched = operation.params["dimension_numbers"]
+    other = 1 - position
+    inner = sorted(zip(contracted[position], contracted[other], strict=True))
+    batch = sorted(zip(batched[position], batched[other], strict=True))
+    first, last = [b for _, b in batch], [b for _, b in inner]
+    free = [axis for axis in range(operands[other].ndim) if axis not in first + last]
+    order = [axis for axis in (*first, *free, *last) if operands[other].shape[axis] > 1]
+    exact = operation.params["precision"] in FULL and wide(operands[other]).dtype == operands[other].dtype
+    return exact and order != sorted(order)
+
+
 def of_convolution(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:
-    """The gradient of a convolution's kernel, with any stride, padding, dilation of either side, and feature groups.
+    """The gradient of a convolution's kernel, with any stride, padding, dilation of either side, and groups.
 
     The input is unfolded into a row of patches for every position of the output.
     """
     params = operation.params
-    numbers, groups = params["dimension_numbers"], params["feature_group_count"]
+    numbers, groups, of_batch = (
+        params[name] for name in ("dimension_numbers", "feature_group_count", "batch_group_count")
+    )
     image, kernel = operands
     window = [kernel.shape[axis] for axis in numbers.rhs_spec[2:]]
     # Spatial axes are last and unfolded to the front: rows of the image are copied five times as fast as pixels.
     image = wide(image).transpose(numbers.lhs_spec)
+    if of_batch > 1:
+        groups, apart = of_batch, image.reshape(of_batch, -1, *image.shape[1:]).swapaxes(0, 1)
+        image = apart.reshape(len(apart), -1, *image.shape[2:])
     output = wide(cotangent).transpose(numbers.out_spec[0], *numbers.out_spec[2:], numbers.out_spec[1])
     edges = [(low, high, step - 1) for (low, high), step in zip(params["padding"], params["lhs_dilation"], strict=True)]
     patches = jax.lax.pad(image, jnp.zeros((), image.dtype), [(0, 0, 0), (0, 0, 0), *edges])
@@ -281,30 +299,53 @@ def of_convolution(operation: Operation, position: int, operands: Sequence[Any],
 
 
 def of_gather(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Rows:
-    """The gradient of an array from which rows are gathered at indices of the example, such as an embedding."""
+    """The gradient of an array from which slices are gathered at indices of the example, such as an embedding."""
     array, indices = operands
     params = operation.params
     numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
-    taken = _taken(array.shape, sizes)
-    whole = [axis for axis in range(array.ndim) if axis not in taken]
-    count, height = prod(indices.shape[:-1]), prod(array.shape[axis] for axis in taken)
-    starts = dict(zip(numbers.start_index_map, indices.reshape(count, -1).T, strict=True))
-    # The positions first, then the axes of a row in the order of the array's axes.
+    paired = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    kept = [axis for axis in range(array.ndim) if axis not in (*numbers.collapsed_slice_dims, *paired)]
     batch = [axis for axis in range(cotangent.ndim) if axis not in numbers.offset_dims]
-    width = prod(array.shape[axis] for axis in whole)
-    values = wide(cotangent).transpose(*batch, *numbers.offset_dims).reshape(count, width)
+    # The positions first, then the axes of a slice in the order of the array's axes.
+    values = wide(cotangent).transpose(*batch, *numbers.offset_dims)
+    count = prod(indices.shape[:-1])
+    values = values.reshape(count, *(sizes[axis] if axis in kept else 1 for axis in range(array.ndim)))
+    starts = dict(zip(numbers.start_index_map, indices.reshape(count, -1).T, strict=True))
+    for axis, along in paired.items():
+        starts[axis] = jax.lax.broadcasted_iota(indices.dtype, indices.shape[:-1], along).reshape(count)
     if GatherScatterMode.from_any(params["mode"]) == GatherScatterMode.FILL_OR_DROP:
         inside = [(start >= 0) & (start <= array.shape[axis] - sizes[axis]) for axis, start in starts.items()]
-        values = jnp.where(reduce(jnp.logical_and, inside, jnp.ones(count, bool))[:, None], values, 0)
-    rows = jnp.zeros(count, jnp.int32)
-    for axis in taken:
-        rows = rows * array.shape[axis] + jnp.clip(starts.get(axis, 0), 0, array.shape[axis] - 1)
+        in_bounds = reduce(jnp.logical_and, inside, jnp.ones(count, bool))
+        values = jnp.where(in_bounds.reshape(-1, *[1] * array.ndim), values, 0)
+    return _rows(array.shape, sizes, starts, values)
+
+
+def of_dynamic_slice(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Rows:
+    """The gradient of an array from which one slice is taken, at an index of the example."""
+    array, *starts = operands
+    places = {axis: jnp.reshape(start, 1) for axis, start in enumerate(starts)}
+    return _rows(array.shape, operation.params["slice_sizes"], places, wide(cotangent)[None])
+
+
+def _rows(shape: Sequence[int], sizes: Sequence[int], starts: dict[int, Array], values: Array) -> Rows:
+    """The gradient from slices `values[t]` that start at `starts[axis][t]`; axes taken whole form the table's rows."""
+    cut = _cut(shape, sizes)
+    whole = [axis for axis in range(len(shape)) if axis not in cut]
+    count, grid, indices = len(values), [sizes[axis] for axis in cut], jnp.zeros((), jnp.int32)
+    for number, axis in enumerate(cut):
+        start = jnp.clip(starts[axis], 0, shape[axis] - sizes[axis]) if axis in starts else jnp.zeros(count, jnp.int32)
+        along = start[:, None] + jnp.arange(sizes[axis], dtype=start.dtype)
+        along = along.reshape(count, *(size if other == number else 1 for other, size in enumerate(grid)))
+        indices = indices * shape[axis] + along
+    lengths = [shape[axis] for axis in (*cut, *whole)]
+    order = np.argsort([*cut, *whole])
 
     def assemble(table: Array) -> Array:
-        lengths = [array.shape[axis] for axis in (*taken, *whole)]
-        return table.reshape(lengths).transpose(np.argsort([*taken, *whole]))
+        return table.reshape(lengths).transpose(order)
 
-    return Rows(rows, values, height, assemble)
+    flat = jnp.broadcast_to(indices, (count, *grid)).reshape(-1)
+    rows = values.transpose(0, *(1 + axis for axis in (*cut, *whole)))
+    return Rows(flat, rows.reshape(len(flat), prod(shape[axis] for axis in whole)), prod(lengths[: len(cut)]), assemble)
 
 
 def by_derivative(

@@ -70,7 +70,7 @@ RUNS = {
     "shadows plan": f"shadows plan {SETS} --models 4 --views 1 --out RUN",
     "shadows add": "shadows add shadows-plan one.npy",
     "shadows import": "shadows import experiments --out RUN",
-    "attack by an imported bank": "attack --shadows shadows-import --attacks lira,rmia,base,attack-r --out RUN",
+    "attack by an imported bank": "attack --shadows shadows-import --attacks lira,rmia,base,attack-p --out RUN",
     "pdtp nb": f"pdtp {PEOPLE} --model nb --out RUN",
     "pdtp knn": f"pdtp {PEOPLE} --model knn --out RUN",
     "pdtp lr": f"pdtp {PEOPLE} --model lr --sample 100 --measured-records 20 --out RUN",

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.attacks import Attack
+from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.finding import attack_finding, best_on_halves
-from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
+from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import (
     AttackAudit,
     AttackedRecord,
@@ -84,7 +85,7 @@ def attack(
     if isinstance(models, str | Path):
         models = load_bank(Path(models))
     if isinstance(models, Bank):
-        models = open_for_attacks(models, len(USUAL if attacks is None else attacks))
+        models = open_for_attacks(models, len(RECORD_ATTACKS if attacks is None else attacks))
     return attack_records(models, targets, attacks=attacks, level=level, delta=delta, progress=progress)
 
 

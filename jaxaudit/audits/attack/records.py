@@ -9,7 +9,6 @@ from jaxtyping import Bool
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import FixedDesign, check_shadow_scores, enough, fixed_design, unused_records
-from jaxaudit.attacks.records.lira_code import LiRACode
 from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.exposure import (
     AttackUnits,
@@ -42,7 +41,6 @@ from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 from jaxaudit.shadow_models import ShadowModels
 
-USUAL: tuple[RecordAttack, ...] = tuple(attack for attack in RECORD_ATTACKS if not isinstance(attack, LiRACode))
 LEAST_MODELS = 4
 MOST_UNJUDGED = 0.5
 """An attack without a score for more than this share of records is rejected."""
@@ -135,7 +133,7 @@ def attack_records(
             has a part of a group; or `delta` is given, and the records or groups were not included by independent fair
             coins.
     """
-    candidates = USUAL if attacks is None else tuple(attacks)
+    candidates = RECORD_ATTACKS if attacks is None else tuple(attacks)
     check_distinct(attacks=[attack.name for attack in candidates])
     units, bank = attack_units(shadows.pool), shadows.bank
     truth = units.whole(shadows.membership, "the shadow models' training sets")
@@ -214,7 +212,7 @@ def attack_records(
         exposure=exposure_of(shadows, units, by_record, named_at),
         epsilon=epsilon,
     )
-    usual = attacks is None or deciding == _possible(USUAL, shadowed, refuse=False)[0][0]
+    usual = attacks is None or deciding == _possible(RECORD_ATTACKS, shadowed, refuse=False)[0][0]
     judgements, calls = judged_targets(targets, scored, truth, result, deciding)
     return AttackAudit(
         result=msgspec.structs.replace(result, finding=attack_finding(result, usual), targets=judgements),

@@ -11,7 +11,7 @@ from jaxtyping import Int
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack
 from jaxaudit.audits.attack.exposure import place_in_set
-from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
+from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members, target_log_odds
 from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS, AttackOptions, attacks_named
@@ -37,7 +37,7 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     bank = load_bank(path)
     attacks = attacks_of(options)
     targets, records = _targets(options, bank)
-    shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
+    shadows = open_for_attacks(bank, len(RECORD_ATTACKS if attacks is None else attacks), records)
     if shadows.scale is not None and attacks is None:
         say("attacks that compare probabilities (rmia) are left out: this is a bank of scores, of which ranks are used")
     missing = bank.missing()
@@ -95,7 +95,7 @@ def attacks_of(options: AttackOptions) -> tuple[RecordAttack, ...] | None:
     attacks_by_name: dict[str, RecordAttack] = {attack.name: attack for attack in RECORD_ATTACKS}
     if audit.attacks is None and not audit.attack_option:
         return None
-    names = attacks_named(audit.attacks or ",".join(attack.name for attack in USUAL))
+    names = attacks_named(audit.attacks or ",".join(attack.name for attack in RECORD_ATTACKS))
     needs = "a value with the fields and methods of jaxaudit.attacks.records.RecordAttack"
     attacks_by_name |= load_named("--attacks", names, RecordAttack, needs, (*ON_TARGETS, *ON_RECORDS))
     return tuple(

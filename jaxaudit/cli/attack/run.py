@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
+from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import (
     ATTACKS,
@@ -178,7 +178,7 @@ def prepare_of_texts(options: AttackOptions) -> Job[tuple[AttackAudit, Bank]]:
         kept = execution.checkpoints
         with tempfile.TemporaryDirectory(prefix="jaxaudit-") if kept is None else nullcontext(kept) as folder:
             bank = work.audit(replace(execution, checkpoints=Path(folder)))
-            shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks))
+            shadows = open_for_attacks(bank, len(RECORD_ATTACKS if attacks is None else attacks))
             return attack_records(shadows, attacks=attacks, level=options.audit.level), bank
 
     def outcome(audit_and_bank: tuple[AttackAudit, Bank], provenance: Provenance) -> Outcome:

@@ -83,7 +83,7 @@ RUNS = {
     "unlearn": f"unlearn {FORGET} --methods retraining,amnesiac,fisher,fine-tuning,gradient-ascent,negative-gradient,"
     "scrub,ssd --seeds 16 --attack-epochs 2 --unlearn-epochs 1 --recipe models-per-batch=8 --out RUN",
     "efficacy": "efficacy --model mlp --recipe hidden=8 --params unlearn/original-00.safetensors --data leakfile.npz "
-    "--reference untrained --true-fisher --out RUN",
+    "--reference untrained --out RUN",
 }
 """By name; RUN is a directory of the name, and what comes later reads those of before."""
 

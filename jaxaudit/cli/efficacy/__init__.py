@@ -73,12 +73,6 @@ class EfficacyFlags(Seeded):
         choices=LIKELIHOODS,
     )
     sigma: float = option("Standard deviation of the gaussian likelihood.", default=1.0)
-    true_fisher: bool = option(
-        "Also measure the true Fisher information, in expectation over the model's own outputs: one more measurement "
-        "for each output.",
-        "--true-fisher",
-        default=False,
-    )
     chunk: int | None = option(
         "Records per step. [default: as many as fit into moderate memory]", minimum=1, maximum=MOST
     )

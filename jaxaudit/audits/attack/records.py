@@ -16,7 +16,6 @@ from jaxaudit.audits.attack.exposure import (
     bound_of_recipe,
     exposure_of,
     rate_named_at,
-    revealing_classes,
 )
 from jaxaudit.audits.attack.finding import attack_finding
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, RecordArrays
@@ -193,8 +192,6 @@ def attack_records(
         vulnerability=seen,
         saturated=units.mean((np.abs(shadows.views) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1))),
         copies=same_outputs(odds, units.common(shadows.pool.examples.labels)),
-        # The outputs of one record do not reveal a group.
-        revealing=None if units.grouped else revealing_classes(shadows),
         called=np.zeros((0, len(units)), bool),
     )
     result = AttackResult(

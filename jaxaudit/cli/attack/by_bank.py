@@ -151,14 +151,13 @@ def _rows(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " records"]) 
         )
     }
     grouped = audit.unit_of_record is not None
-    yield ["set", "place", *(["group"] if grouped else []), "label", *numbers, "revealing_class", *scores]
+    yield ["set", "place", *(["group"] if grouped else []), "label", *numbers, *scores]
     for at, column in zip(_units(audit).tolist(), columns.tolist(), strict=True):
         of, index = place_in_set(bank, column)
-        revealing = "" if by_record.revealing is None or by_record.revealing[at] < 0 else by_record.revealing[at]
         shown = [_shown(number[at].item()) for number in numbers.values()]
         extra = [_shown(score[at]) for score in scores.values()]
         # Groups count from 1, as those of `ks` do.
-        yield [of, index, *([at + 1] if grouped else []), int(bank.labels[column]), *shown, revealing, *extra]
+        yield [of, index, *([at + 1] if grouped else []), int(bank.labels[column]), *shown, *extra]
 
 
 def _shown(value: Any) -> Any:

@@ -159,12 +159,12 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
 def _scores(models: SplitModels, attack: Attack) -> Float[np.ndarray, "models targets"]:
     if attack.shadows == "pooled":
         assert models.pooled is not None
-        return attack.scores(stream(models.key, attack.name), models.inputs, models.pooled, None)
+        return attack.scores(stream(models.key, attack.name), models.inputs, models.pooled)
     parts = []
     for index, pairs in enumerate(models.pairs):
         rows = slice(2 * index, 2 * index + 2) if len(models.pairs) > 1 else slice(None)
         inputs = models.inputs._replace(outputs=models.inputs.outputs[rows])
-        parts.append(attack.scores(stream(stream(models.key, "shadows", index), attack.name), inputs, pairs, None))
+        parts.append(attack.scores(stream(stream(models.key, "shadows", index), attack.name), inputs, pairs))
     return np.concatenate(parts)
 
 

@@ -5,9 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
-from support.tiny_learners import NearestCentroid, Normed, flat, learner, records, small_mlp
+from support.tiny_learners import NearestCentroid, Normed, diverging, flat, learner, records, small_mlp
 
 from jaxaudit.attacks.learned import fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.audit import compare_unlearning
@@ -15,7 +14,7 @@ from jaxaudit.audits.unlearn.result import COMPARED, ScoreSpread, UnlearnAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import NetworkParams, network
+from jaxaudit.learners import NetworkParams
 from jaxaudit.learners.stepped import init_key
 from jaxaudit.metrics import Answers, challenge_score, u_lira
 from jaxaudit.randomness import stream
@@ -45,7 +44,6 @@ def noisy(key, log_probs, params, inputs, labels, forget):
 
 METHODS = {"noisy": noisy, "untouched": untouched, "zeroed": zeroed}
 CALL: dict[str, Any] = {"seeds": SEEDS, "attack_epochs": 2, "execution": Execution(3)}
-DIVERGING = network(small_mlp, (4,), len(NAMES), optimizer=optax.scale(np.nan), epochs=1, batch_size=20)
 FEW: dict[str, Any] = {"amnesiac": False, "nonmembers": 0, "seeds": 2, "execution": Execution(2)}
 MANY: dict[str, Any] = {**FEW, "seeds": 17, "execution": Execution(17)}
 SETS: Any = (KEY, TRAIN, TEST, NETWORK, FORGET)
@@ -226,7 +224,7 @@ def broken(key, log_probs, params, inputs, labels, forget):
         ({"methods": {"amnesiac": zeroed}}, "a method cannot be named 'amnesiac'"),
         ({"methods": {"odd": reshaped}}, "the method `odd` returned parameters that do not fit the model"),
         ({"methods": {"odd": broken}}, "model 0 of odd has outputs that are not finite: did"),
-        ({"learner": DIVERGING, "nonmembers": 5}, "model 0 of original has outputs that are not finite"),
+        ({"learner": diverging(), "nonmembers": 5}, "model 0 of original has outputs that are not finite"),
         (
             {"train": Examples(INPUTS[:40], LABELS[:40] + 1, (*NAMES, "d"), "train")},
             "train has label 3, but the network .*3",

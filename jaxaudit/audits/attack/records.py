@@ -35,7 +35,7 @@ from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_distinct
-from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, SOURCE, AttackRates, attack_rates, called_at
+from jaxaudit.metrics.attack_rates import SOURCE, AttackRates, attack_rates, called_at
 from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 from jaxaudit.shadow_models import ShadowModels
@@ -102,7 +102,6 @@ def attack_records(
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[RecordAttack] | None = None,
-    false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
     delta: float | None = None,
     progress: Progress | None = None,
@@ -121,7 +120,6 @@ def attack_records(
         attacks: the deciding attack first; the others do not affect the verdict. By default all that the bank has
             enough models for, `stacked` first (of a bank of scores without those that compare probabilities, such as
             RMIA). Only the default deciding attack can give the verdict that attacks fail.
-        false_positive_rates: the stated rates.
         level: confidence level of the intervals.
         delta: the delta of differential privacy at which the deciding attack bounds epsilon from below; needs the extra
             `dp`.
@@ -171,9 +169,9 @@ def attack_records(
                 )
             left_out = (*left_out, attack.name)
             continue
-        rates = attack_rates(scores, truth, false_positive_rates=false_positive_rates, level=level)
+        rates = attack_rates(scores, truth, level=level)
         scored = target_scores(attack, groups, shadowed, scores, alone, units)
-        of_targets = _of_targets(scored, members, truth, false_positive_rates, level)
+        of_targets = _of_targets(scored, members, truth, level)
         best = best or (attack, scores, scored)
         kept[attack.name] = np.stack([of_target.target_scores for of_target in scored]) if scored else scores
         whole = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
@@ -252,7 +250,6 @@ def _of_targets(
     scored: Sequence[TargetScores],
     members: Sequence[Bool[np.ndarray, " n"] | None],
     truth: Bool[np.ndarray, "models n"],
-    false_positive_rates: Sequence[float],
     level: float,
 ) -> AttackRates | None:
     """The rates on targets of known membership; None without such targets."""
@@ -266,7 +263,6 @@ def _of_targets(
     return attack_rates(
         np.stack([of_target.target_scores for of_target, _ in judged]),
         np.stack([mask for _, mask in judged]),
-        false_positive_rates=false_positive_rates,
         level=level,
         thresholds_of=[(of_target.scores, truth) for of_target, _ in judged],
     )

@@ -70,7 +70,7 @@ RUNS = {
     "shadows plan": f"shadows plan {SETS} --models 4 --out RUN",
     "shadows add": "shadows add shadows-plan one.npy",
     "shadows import": "shadows import experiments --out RUN",
-    "attack by an imported bank": "attack --shadows shadows-import --attacks lira,rmia,base,attack-r --out RUN",
+    "attack by an imported bank": "attack --shadows shadows-import --attacks lira,rmia,base,attack-p --out RUN",
     "pdtp nb": f"pdtp {PEOPLE} --model nb --out RUN",
     "pdtp knn": f"pdtp {PEOPLE} --model knn --out RUN",
     "pdtp lr": f"pdtp {PEOPLE} --model lr --sample 100 --measured-records 20 --out RUN",
@@ -83,7 +83,7 @@ RUNS = {
     "unlearn": f"unlearn {FORGET} --methods retraining,amnesiac,fisher,fine-tuning,gradient-ascent,negative-gradient,"
     "scrub,ssd --seeds 16 --attack-epochs 2 --method-option scrub.epochs=1 --recipe models-per-batch=8 --out RUN",
     "efficacy": "efficacy --model mlp --recipe hidden=8 --params unlearn/original-00.safetensors --data leakfile.npz "
-    "--reference untrained --true-fisher --out RUN",
+    "--reference untrained --out RUN",
 }
 """By name; RUN is a directory of the name, and what comes later reads those of before."""
 

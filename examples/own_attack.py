@@ -32,7 +32,7 @@ class Surer:
     shadows: ClassVar[Literal["paired", "pooled"]] = "paired"
     needs_bins: ClassVar[bool] = False
 
-    def scores(self, key: Any, inputs: AttackInputs, shadows: PairedShadows | PooledShadows, progress: Any) -> Any:
+    def scores(self, key: Any, inputs: AttackInputs, shadows: PairedShadows | PooledShadows) -> Any:
         assert isinstance(shadows, PairedShadows)  # as `shadows` above says
 
         def of_class(outputs: np.ndarray) -> np.ndarray:

@@ -39,6 +39,6 @@ if __name__ == "__main__":
     mlp = partial(ja.models.MLP, hidden=(32,))
     learner = ja.network(mlp, train.inputs.shape[1:], 10, optimizer=optax.adam(3e-3), epochs=20, batch_size=50)
     audit = ja.compare_unlearning(
-        jax.random.key(1), train, test, learner, forget[None], methods={"to-uniform": to_uniform}, seeds=8, nonmembers=0
+        jax.random.key(1), train, test, learner, forget, methods={"to-uniform": to_uniform}, seeds=8, nonmembers=0
     )
     print(f"{audit.finding.verdict}: {audit.finding.sentence}")

@@ -15,7 +15,7 @@ and `.png`.
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,12 @@ REPLICATES, LEVEL = 2000, 0.95
 FORGETS = ("retraining", "amnesiac", "fisher")
 
 
-def hypotheses(random: np.random.Generator, audit: UnlearnAudit) -> dict[str, Any]:
+def of_sets(audits: Sequence[UnlearnAudit], name: str, score: str) -> np.ndarray:
+    """A score of one method: row = set to forget, column = seed; NaN: no value."""
+    return np.stack([audit.scores(name, score) for audit in audits])
+
+
+def hypotheses(random: np.random.Generator, audits: Sequence[UnlearnAudit]) -> dict[str, Any]:
     """H1 and H2 for every method; intervals are percentiles of a bootstrap of whole seeds.
 
     H1, "forgetting always reduces the efficacy for the target data": the share of seeds and sets in which it did, and
@@ -109,12 +114,13 @@ def hypotheses(random: np.random.Generator, audit: UnlearnAudit) -> dict[str, An
     H2, "a lower efficacy always implies a less successful attack": Spearman's correlation of efficacy and mean attack
     probability over seeds and sets, and the mean over sets of the correlation within one. H2 asks for a positive one.
     """
-    seeds = audit.result.protocol.seeds
-    counts = np.repeat(audit.forget.sum(axis=1)[:, None], seeds, axis=1)
+    seeds = audits[0].result.protocol.seeds
+    counts = np.repeat([[audit.forget.sum()] for audit in audits], seeds, axis=1)
     answer: dict[str, Any] = {}
     for name in FORGETS:
-        efficacy, attack = audit.scores(name, "efficacy"), audit.scores(name, "attack")
-        lower, weaker = efficacy < audit.scores("original", "efficacy"), attack < audit.scores("original", "attack")
+        efficacy, attack = (of_sets(audits, name, score) for score in ("efficacy", "attack"))
+        lower = efficacy < of_sets(audits, "original", "efficacy")
+        weaker = attack < of_sets(audits, "original", "attack")
         statistics: dict[str, Callable[[np.ndarray], float]] = {
             "efficacy_falls": lambda s, lower=lower: float(lower[:, s].mean()),
             "efficacy_against_count": lambda s, e=efficacy: spearman(e[:, s], counts[:, s]),
@@ -163,9 +169,12 @@ def main() -> None:
     execution = Execution(progress=progress_of(arguments.data), checkpoints=arguments.checkpoints)
     methods = {"fisher": partial(forget_by_noise, noise=becker_code, alpha=3e-6)}
     how: dict[str, Any] = {"seeds": arguments.seeds, "nonmembers": NONMEMBERS, "execution": execution}
-    audit = compare_unlearning(
-        key, train, test, learner, forget, methods=methods, attack_each=arguments.attack == "each", **how
-    )
+    audits = [
+        compare_unlearning(
+            key, train, test, learner, row, methods=methods, attack_each=arguments.attack == "each", **how
+        )
+        for row in forget
+    ]
     reference = Path(__file__).parent / "becker2022_paper.json"
     record = {
         "experiment": "becker2022",
@@ -174,22 +183,22 @@ def main() -> None:
         "counts": list(COUNTS),
         **describe_run(vars(arguments), time.time() - started),
         "content_hash": {"train": train.content_hash, "test": test.content_hash},
-        "members_share": audit.result.protocol.members_share,
-        "threshold": audit.result.protocol.p_value_threshold,
-        "methods": {name: scores(audit, name) for name in audit.models},
-        "hypotheses": hypotheses(np.random.default_rng(arguments.seed), audit),
+        "members_share": audits[0].result.protocol.members_share,
+        "threshold": audits[0].result.protocol.p_value_threshold,
+        "methods": {name: scores(audits, name) for name in audits[0].models},
+        "hypotheses": hypotheses(np.random.default_rng(arguments.seed), audits),
         "paper": json.loads(reference.read_text())[arguments.data.partition("-")[0]],
     }
     name = f"becker2022_{arguments.data}"
     print(write(arguments.out, name, record, lines(record), drawing(record)).read_text())
 
 
-def scores(audit: UnlearnAudit, name: str) -> dict[str, Any]:
+def scores(audits: Sequence[UnlearnAudit], name: str) -> dict[str, Any]:
     """One method's scores (a row a set, a column a seed) and places, as JSON takes them: null for NaN and infinity."""
-    arrays = {field: plain(audit.scores(name, field)) for field in MethodScores.__struct_fields__}
+    arrays = {field: plain(of_sets(audits, name, field)) for field in MethodScores.__struct_fields__}
     places: dict[str, list[dict[str, Any]]] = {}
-    for result in audit.results:
-        for field, where in result[name].places.items():
+    for audit in audits:
+        for field, where in audit.result[name].places.items():
             places.setdefault(field, []).append(msgspec.structs.asdict(where))
     return {**arrays, "places": json.loads(json.dumps(places).replace("Infinity", "null"))}
 

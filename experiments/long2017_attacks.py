@@ -177,7 +177,7 @@ def _numbers(attack: AttackOutcome) -> dict[str, Any]:
         "f1": one.f1.value,
         "auc": one.auc.value,
         "auc_interval": [one.auc.low, one.auc.high],
-        "true_positive_rates": {f"{rate.limit:g}": rate.rate.value for rate in one.true_positive_rates},
+        "true_positive_rates": {f"{rate.fpr:g}": _number(rate.on_curve) for rate in attack.tpr_at_fpr},
         "correlation": _number(related.coefficient),
         "p_value": _number(related.p_value),
         "no_correlation": related.reason,

@@ -7,7 +7,7 @@
     git clone https://github.com/AI-SDC/SACRO-ML
     python -m experiments.crosscheck record_attacks_tools LeakPro SACRO-ML
 
-Only what is compared is taken from their files: `generate_ours`, `generate_ours_offline` and `generate_global` of
+Only what is compared is taken from their files: `generate_global` of
 `research/mi_lira_2021/plot.py`, and `run_rmia` of `modules/mia/attacks/rmia.py`; `run_attack` of LeakPro's AttackLiRA
 and AttackBASE, `prepare_attack` and `_run_attack` of its AttackRMIA, and `_compute_scores` of SACRO-ML's LIRAAttack.
 What methods read from their own objects is given to them. Both tools have the mean of shadow models where LiRA's
@@ -33,7 +33,7 @@ from scipy import special
 from scipy.stats import norm, shapiro
 
 from experiments.crosscheck import Check
-from jaxaudit.attacks.records import BASE, RMIA, AttackP, LiRA, LiRACode, RecordAttack, ShadowScores
+from jaxaudit.attacks.records import BASE, RMIA, AttackP, LiRA, RecordAttack, ShadowScores
 
 MODELS, RECORDS, POPULATION = 64, 300, 200
 ATTACKS = Path("leakpro/attacks/mia_attacks")
@@ -213,16 +213,13 @@ def of_sacro(folder: Path, some: ShadowScores) -> Iterable[Check]:
     own = special.expit(some.attacked[0, 0])
     said = np.stack([1 - own, own], axis=1)
 
-    def scores(mode: str, fixed: bool) -> np.ndarray:
-        attack = with_methods(methods, mode=mode, fix_variance=fixed, report_individual=False)
+    def scores(mode: str) -> np.ndarray:
+        attack = with_methods(methods, mode=mode, fix_variance=False, report_individual=False)
         return np.array(attack._compute_scores(np.ones(RECORDS, int), said, *sides)[0])[:, 1]
 
-    yield compared(LiRA(), some, scores("online-carlini", False), "SACRO-ML LIRAAttack, online-carlini")
-    rest = -np.log1p(-scores("offline", False))
+    yield compared(LiRA(), some, scores("online-carlini"), "SACRO-ML LIRAAttack, online-carlini")
+    rest = -np.log1p(-scores("offline"))
     yield compared(LiRA(online=False), some, rest, "SACRO-ML LIRAAttack, offline")
-    for fixed in (False, True):
-        name = f"SACRO-ML LIRAAttack, offline-carlini{', fix_variance' if fixed else ''}"
-        yield compared(LiRACode(False, fixed), some, scores("offline-carlini", fixed), name)
 
 
 def compared(
@@ -266,29 +263,19 @@ def record_attacks(privacy: Path, meter: Path) -> list[Check]:
     theirs = functions_of(privacy / LIRA, {"np": np, "scipy": scipy})
     # Theirs have records, models and views in this order, and score members low.
     given = shadowed.membership, np.swapaxes(shadowed.models, 1, 2), truth, np.swapaxes(shadowed.attacked, 1, 2)
-    found = []
-    for online in (True, False):
-        for fixed in (False, True):
-            name = "generate_ours" if online else "generate_ours_offline"
-            scores, _ = partial(theirs[name], fix_variance=fixed)(*given)
-            found.append(
-                compared_with_authors(LiRACode(online, fixed), shadowed, -np.array(scores), f"plot.py {name}", fixed)
-            )
     scores, _ = theirs["generate_global"](*given)
-    found.append(compared_with_authors(AttackP(), shadowed, -np.array(scores), "plot.py generate_global", False))
-    found.append(rmia_of_authors(functions_of(meter / METER, {"np": np})["run_rmia"], shadowed))
-    return found
+    return [
+        compared_with_authors(shadowed, -np.array(scores)),
+        rmia_of_authors(functions_of(meter / METER, {"np": np})["run_rmia"], shadowed),
+    ]
 
 
-def compared_with_authors(
-    attack: RecordAttack, shadowed: ShadowScores, theirs: np.ndarray, name: str, fixed: bool
-) -> Check:
-    ours = attack.scores(shadowed).ravel()
-    width = ", one width for all" if fixed else ""
-    what = f"scores of {TARGETS} targets on {LIRA_RECORDS} records by {LIRA_MODELS} models, {VIEWS} views{width}"
+def compared_with_authors(shadowed: ShadowScores, theirs: np.ndarray) -> Check:
+    ours = AttackP().scores(shadowed).ravel()
+    what = f"scores of {TARGETS} targets on {LIRA_RECORDS} records by {LIRA_MODELS} models, {VIEWS} views"
     difference = np.abs(ours - theirs).max() / np.abs(theirs).max()
-    of = f"{type(attack).__module__.removeprefix('jaxaudit.')}.{type(attack).__name__}"
-    return Check(f"{of}, {attack.name}", f"tensorflow/privacy {name}", what, difference, ROUNDING, RELATIVE)
+    of, name = "attacks.records.rmia.AttackP, attack-p", "tensorflow/privacy plot.py generate_global"
+    return Check(of, name, what, difference, ROUNDING, RELATIVE)
 
 
 def rmia_of_authors(theirs: Callable[..., np.ndarray], shadowed: ShadowScores) -> Check:

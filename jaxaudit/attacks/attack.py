@@ -14,7 +14,7 @@ import optax
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.dtp import as_log_probs, bin_indices, binned
 from jaxaudit.learners import NetworkLearner, network
@@ -78,11 +78,11 @@ class Attack(Protocol):
     needs_bins: ClassVar[bool]
 
     def scores(
-        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
+        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
     ) -> Float[np.ndarray, "models targets"]:
         """The score of every target under every attacked model: above 0 the attack answers `in`.
 
-        `shadows` are of the kind in the attribute `shadows`; `progress` is called as learning proceeds.
+        `shadows` are of the kind in the attribute `shadows`.
         """
         ...
 
@@ -130,9 +130,9 @@ class Distance:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
+        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
     ) -> Float[np.ndarray, "models targets"]:
-        """`distance_scores` of every target under every attacked model; `key` and `progress` are not used."""
+        """`distance_scores` of every target under every attacked model; `key` is not used."""
         return np.stack([distance_scores(q, *shadows[:2], bins=inputs.bins) for q in inputs.outputs])
 
 
@@ -180,9 +180,9 @@ class Frequency:
     needs_bins: ClassVar[bool] = True
 
     def scores(
-        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
+        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
     ) -> Float[np.ndarray, "models targets"]:
-        """`frequency_scores` of every target under every attacked model; `key` and `progress` are not used."""
+        """`frequency_scores` of every target under every attacked model; `key` is not used."""
         return np.stack([frequency_scores(q, *shadows[:2], bins=inputs.bins) for q in inputs.outputs])
 
 
@@ -288,7 +288,6 @@ def fit_untargeted(
     membership: Bool[np.ndarray, "shadows candidates"],
     *,
     bins: int = 100,
-    progress: Progress | None = None,
 ) -> UntargetedAttack:
     """Trains the attack network on every pair of shadow model and candidate, labelled by membership.
 
@@ -305,7 +304,7 @@ def fit_untargeted(
     examples = attack_examples(inputs, labels, shadow_log_probs, bins=bins)
     is_in = membership.reshape(-1).astype(np.int32)
     everything = np.ones((1, len(examples)), bool)
-    execution = Execution(models_per_batch=1, progress=progress)
+    execution = Execution(models_per_batch=1)
     params = fit_many(key[None], everything, examples, is_in, learner, execution=execution)
     return UntargetedAttack(learner, params, bins)
 
@@ -339,13 +338,13 @@ class Untargeted:
     needs_bins: ClassVar[bool] = False
 
     def scores(
-        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows, progress: Progress | None
+        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
     ) -> Float[np.ndarray, "models targets"]:
         """`untargeted_scores` of every target under every model, by a network trained here on `PooledShadows`."""
         assert isinstance(shadows, PooledShadows)
         learner = _network_of(shadows.inputs.shape[1] + 2 * shadows.outputs.shape[2])
         pool = shadows.inputs, shadows.labels, shadows.outputs, shadows.membership
-        attack = fit_untargeted(stream(key, "learn"), learner, *pool, bins=inputs.bins, progress=progress)
+        attack = fit_untargeted(stream(key, "learn"), learner, *pool, bins=inputs.bins)
         records = inputs.inputs, inputs.labels
         return np.stack([untargeted_scores(attack, *records, model) for model in inputs.outputs])
 

@@ -24,7 +24,7 @@ def as_log_probs(log_probs: Float[Array | np.ndarray, "..."], of: str) -> Float[
     if not largest <= ABOVE_ONE:
         raise InputError(
             f"outputs of {of} are no log-probabilities, but up to {largest:.3g}: did training diverge, or were "
-            "probabilities or logits given? Take the logarithm, or the log-softmax, first."
+            "probabilities or logits given? Lower the learning rate; or take the logarithm, or the log-softmax, first."
         )
     return values
 

@@ -1,4 +1,4 @@
-"""Likelihoods: distributions of labels that a network's outputs describe, and their Fisher information."""
+"""Likelihoods: distributions of labels that a network's outputs describe."""
 
 import math
 from dataclasses import dataclass
@@ -13,11 +13,7 @@ from jaxaudit.errors import check_ranges
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A distribution of labels, given outputs `[n, K]`; equal objects are interchangeable.
-
-    The Fisher information of an example is the sum over k of `weight[k]` times the outer product of the gradient of
-    `score` k with itself.
-    """
+    """A distribution of labels, given outputs `[n, K]`; equal objects are interchangeable."""
 
     @property
     def name(self) -> str: ...
@@ -29,14 +25,6 @@ class Likelihood(Protocol):
 
     def log_prob(self, outputs: Float[Array, "n k"], labels: Num[Array, "n ..."]) -> Float[Array, " n"]:
         """log p(label | outputs), in nats."""
-        ...
-
-    def score(self, outputs: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
-        """The k-th score of each example."""
-        ...
-
-    def weight(self, outputs: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """The weight of each score."""
         ...
 
 
@@ -58,10 +46,6 @@ def precise_log_softmax(logits: Float[Array, "*n classes"]) -> Float[Array, "*n 
     return shifted - jnp.log1p(of_smaller)
 
 
-def _of(values: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
-    return jnp.take_along_axis(values, k[:, None], axis=1)[:, 0]
-
-
 @dataclass(frozen=True)
 class Categorical:
     """A label is one of K classes; outputs are logits, labels `int[n]`."""
@@ -71,15 +55,7 @@ class Categorical:
 
     def log_prob(self, outputs: Float[Array, "n k"], labels: Int[Array, " n"]) -> Float[Array, " n"]:
         """See `Likelihood`; precise where the class is nearly certain."""
-        return _of(precise_log_softmax(outputs), labels)
-
-    def score(self, outputs: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
-        """See `Likelihood`: log p_k."""
-        return _of(precise_log_softmax(outputs), k)
-
-    def weight(self, outputs: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """See `Likelihood`: p_k."""
-        return jnp.exp(precise_log_softmax(outputs))
+        return jnp.take_along_axis(precise_log_softmax(outputs), labels[:, None], axis=1)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -97,14 +73,6 @@ class Bernoulli:
         """See `Likelihood`."""
         signs = 2 * labels.reshape(outputs.shape).astype(outputs.dtype) - 1
         return jnp.sum(jax.nn.log_sigmoid(signs * outputs), axis=1)
-
-    def score(self, outputs: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
-        """See `Likelihood`: the logit."""
-        return _of(outputs, k)
-
-    def weight(self, outputs: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """See `Likelihood`: p_k (1 - p_k), the variance of the label."""
-        return jax.nn.sigmoid(outputs) * jax.nn.sigmoid(-outputs)
 
 
 @dataclass(frozen=True)
@@ -133,14 +101,6 @@ class Gaussian:
         """See `Likelihood`."""
         off = (labels.reshape(outputs.shape).astype(outputs.dtype) - outputs) / self.sigma
         return -jnp.sum(0.5 * jnp.square(off) + 0.5 * math.log(2 * math.pi * self.sigma**2), axis=1)
-
-    def score(self, outputs: Float[Array, "n k"], k: Int[Array, " n"]) -> Float[Array, " n"]:
-        """See `Likelihood`: the output in standard deviations."""
-        return _of(outputs, k) / self.sigma
-
-    def weight(self, outputs: Float[Array, "n k"]) -> Float[Array, "n k"]:
-        """See `Likelihood`: 1."""
-        return jnp.ones_like(outputs)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from .attack import AttackMetrics as AttackMetrics
 from .attack import Correlation as Correlation
-from .attack import TruePositiveRate as TruePositiveRate
 from .attack import attack_metrics as attack_metrics
 from .attack import correlation as correlation
 from .attack import per_target_accuracy as per_target_accuracy

@@ -3,7 +3,6 @@
 Long, Bindschaedler & Gunter (2017), section 5.4. Computed on the host, from scores.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,28 +13,13 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
-from jaxaudit.kernels.ranking import area, cluster_counts, power, rank, running_counts
+from jaxaudit.kernels.ranking import area, cluster_counts, rank, running_counts
 from jaxaudit.metrics.over_models import Estimate
 
 SOURCE = "Long, Bindschaedler & Gunter 2017; Efron 1979; Pearson 1895"
 BOOTSTRAP_REPLICATES = 1000
 
-FALSE_POSITIVE_RATES = (0.01, 0.001)
-
 _CHUNK_VALUES = 2**21  # counts in memory at a time, about 60 bytes each
-
-
-class TruePositiveRate(StrictStruct, frozen=True):
-    """The largest true positive rate (`rate`) over all thresholds whose false positive rate is at most `limit`.
-
-    `false_positive_rate` is that of the threshold. `resolvable` says whether there are enough non-members (1 / limit)
-    for one false positive; if not, `rate` is the true positive rate without any.
-    """
-
-    limit: float
-    rate: Estimate
-    false_positive_rate: NumberOrNaN
-    resolvable: bool
 
 
 class AttackMetrics(StrictStruct, frozen=True):
@@ -46,7 +30,6 @@ class AttackMetrics(StrictStruct, frozen=True):
     recall: Estimate
     f1: Estimate
     auc: Estimate
-    true_positive_rates: tuple[TruePositiveRate, ...]
 
 
 class Correlation(StrictStruct, frozen=True):
@@ -67,11 +50,10 @@ def attack_metrics(
     truth: Bool[Array | np.ndarray, " attacks"],
     targets: Int[Array | np.ndarray, " attacks"] | None = None,
     *,
-    false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
     bootstrap: int = BOOTSTRAP_REPLICATES,
 ) -> AttackMetrics:
-    """Accuracy, precision, recall, F1, AUC and true positive rates at low false positive rates, with intervals.
+    """Accuracy, precision, recall, F1 and the area under the ROC curve (AUC), with intervals.
 
     The attack answers `in` if its score is above 0. With tp, fp, fn, tn the counts of the four outcomes:
 
@@ -83,10 +65,9 @@ def attack_metrics(
     | F1 | 2 tp / (2 tp + fp + fn) | - |
     | AUC | P(score of a member > that of a non-member) + P(equal) / 2 | - |
 
-    Tied scores get the same answer, and no rate is interpolated. Intervals are percentile bootstrap intervals (Efron
-    1979). Attacks on one target are not independent, so whole targets are drawn with replacement. An interval leaves
-    out replicates in which its number is 0/0; it is NaN if these are more than half, or if there is a single target. At
-    very low false positive rates an interval rests on a handful of non-members and is rough.
+    Intervals are percentile bootstrap intervals (Efron 1979). Attacks on one target are not independent, so whole
+    targets are drawn with replacement. An interval leaves out replicates in which its number is 0/0; it is NaN if these
+    are more than half, or if there is a single target.
 
     Args:
         key: random key of the bootstrap; 128 bits of it seed NumPy's SFC64 generator.
@@ -104,7 +85,6 @@ def attack_metrics(
     """
     check_ranges("[1, inf)", bootstrap=bootstrap)
     check_ranges("(0, 1)", level=level)
-    check_ranges("[0, 1]", false_positive_rates=false_positive_rates)
     ranking = rank(scores, truth)
     check_shapes(ranking.order.shape, targets=targets)
     check_ranges("[0, inf)", targets=targets)
@@ -117,8 +97,7 @@ def attack_metrics(
 
     def numbers(drawn: Int[np.ndarray, "replicates clusters"]) -> Float[np.ndarray, "replicates numbers"]:
         running = running_counts(ranking, drawn[:, cluster])
-        powers = [power(*running, limit).T for limit in false_positive_rates]
-        return np.concatenate([_rates(drawn @ outcomes), area(*running)[:, None], *powers], axis=1)
+        return np.concatenate([_rates(drawn @ outcomes), area(*running)[:, None]], axis=1)
 
     values = numbers(np.ones((1, clusters), np.int64))[0]
     low, high = np.full((2, len(values)), np.nan)
@@ -129,15 +108,7 @@ def attack_metrics(
         parts = [min(size, bootstrap - start) for start in range(0, bootstrap, size)]
         draws = np.concatenate([numbers(cluster_counts(random, clusters, part)) for part in parts])
         low, high = _interval(draws, level)
-    accuracy, precision, recall, f1, area_under, *powers = (
-        Estimate(*map(float, estimate)) for estimate in zip(values, low, high, strict=True)
-    )
-    non_members = int((~ranking.truth).sum())
-    rates = tuple(
-        TruePositiveRate(limit, rate, attained.value, limit * non_members >= 1 - 1e-9)
-        for limit, rate, attained in zip(false_positive_rates, powers[::2], powers[1::2], strict=True)
-    )
-    return AttackMetrics(accuracy, precision, recall, f1, area_under, rates)
+    return AttackMetrics(*(Estimate(*map(float, estimate)) for estimate in zip(values, low, high, strict=True)))
 
 
 def _rates(outcomes: Int[np.ndarray, "replicates 4"]) -> Float[np.ndarray, "replicates 4"]:

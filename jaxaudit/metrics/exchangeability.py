@@ -286,6 +286,11 @@ class Baseline(NamedTuple):
     p_values: dict[str, float]
     revealing: tuple[str, ...] = ()
 
+    @property
+    def smallest(self) -> float:
+        """The smallest p-value, times their number."""
+        return min(1.0, len(self.p_values) * min(self.p_values.values()))
+
 
 def blind_baseline(
     key: Key[Array, ""],
@@ -343,7 +348,7 @@ def holdout_blind(baseline: Baseline) -> Check:
         message += "neither covariates, nor scores of models that used neither set, nor texts. Sets of two sources "
         message += "look like use: add what is known of records, such as their lengths (columns `covariate.`)"
         return Check(HOLDOUT_LIKE_QUERY, False, None, DEALT_LEVEL, False, message)
-    smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
+    smallest = baseline.smallest
     names = " and ".join(
         {"columns": "other columns", "texts": "their words"}[part_name] for part_name in baseline.p_values
     )
@@ -367,7 +372,7 @@ def members_blind(baseline: Baseline) -> Check:
     if not baseline.p_values:
         message = "whether known members were sampled like the other two sets was not measured: the table has neither "
         return Check(MEMBERS_LIKE_QUERY, False, None, DEALT_LEVEL, False, f"{message}covariates nor texts")
-    smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
+    smallest = baseline.smallest
     passed = smallest > DEALT_LEVEL
     message = (
         f"known members were not told apart from the other two sets (p = {smallest:.2g}, above {DEALT_LEVEL:g})"

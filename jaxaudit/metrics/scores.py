@@ -81,12 +81,10 @@ class MembershipScores(NamedTuple):
     Attributes:
         target: of the target, computed with all shadow models.
         shadows: of each shadow model, computed with the other shadow models.
-        weights: the regression weight of each kind of evidence.
     """
 
     target: Float[np.ndarray, " n"]
     shadows: Float[np.ndarray, "models n"]
-    weights: Float[np.ndarray, " kinds"]
 
 
 def log_odds(
@@ -153,7 +151,7 @@ def membership_scores(
     check_models(target, shadows, membership)
     among, weights = _scores_and_weights(shadows, membership)
     evidence = membership_evidence(target, profile(shadows, membership))
-    return MembershipScores(special.expit(evidence @ weights), among, weights)
+    return MembershipScores(special.expit(evidence @ weights), among)
 
 
 def scores_among(

@@ -6,6 +6,7 @@ distributions of the log-odds of its class are fitted: over models that were tra
 unlearned*, and over models retrained without it.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ model unlike all others makes it, rules nothing out."""
 LEAST_VARIANCE = 1e-12
 """In nats squared; keeps variances positive if all models have the same outputs."""
 Sides = tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others records"]]
+Counts = tuple[np.ndarray, np.ndarray]
+"""How often each model of either side counts."""
 
 
 class ULira(NamedTuple):
@@ -65,18 +68,14 @@ def u_lira(
     (0.49, 0.98)
     """
     sides = checked_sides(unlearned, retrained, replicates, level)
-    sizes, generator = [len(side) for side in sides], generator_of(key)
-    unlearned_right, retrained_right = (
-        side.mean(axis=0) for side in _right(sides, (np.ones(sizes[0]), np.ones(sizes[1])))
-    )
+    unlearned_right, retrained_right = (side.mean(axis=0) for side in _right(sides, _once(sides)))
     per_record = (unlearned_right + retrained_right) / 2
-    drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
-    accuracies = []
-    for counts in drawn:
+
+    def accuracy(counts: Counts) -> float:
         right = zip(_right(sides, counts), counts, strict=True)
-        accuracies.append(float(np.mean([np.average(side.mean(axis=1), weights=count) for side, count in right])))
-    interval_of_mean = interval_over_models(float(per_record.mean()), np.array(accuracies), min(sizes), level)
-    return ULira(Estimate(interval_of_mean.value, interval_of_mean.low, min(1.0, interval_of_mean.high)), per_record)
+        return float(np.mean([np.average(side.mean(axis=1), weights=count) for side, count in right]))
+
+    return ULira(_over_models(key, float(per_record.mean()), accuracy, sides, replicates, level), per_record)
 
 
 def u_lira_rate(
@@ -104,21 +103,36 @@ def u_lira_rate(
     """
     check_ranges("(0, 1)", false_positive_rate=false_positive_rate)
     sides = checked_sides(unlearned, retrained, replicates, level)
-    sizes, generator = [len(side) for side in sides], generator_of(key)
     if false_positive_rate * sides[1].size < LEAST_EXPECTED - 1e-9:
         return NONE
-    everyone = np.ones(sizes[0]), np.ones(sizes[1])
-    value = _true_positives(_evidence(sides, everyone), everyone, false_positive_rate)
+
+    def rate(counts: Counts) -> float:
+        return _true_positives(sides, counts, false_positive_rate)
+
+    return _over_models(key, rate(_once(sides)), rate, sides, replicates, level)
+
+
+def _once(sides: Sides) -> Counts:
+    """Every model once."""
+    return np.ones(len(sides[0])), np.ones(len(sides[1]))
+
+
+def _over_models(
+    key: Key[Array, ""], value: float, statistic: Callable[[Counts], float], sides: Sides, replicates: int, level: float
+) -> Estimate:
+    """The value with its interval over models, within 0 and 1: the statistic of bootstrap replicates has the counts of
+    each model.
+    """
+    sizes, generator = [len(side) for side in sides], generator_of(key)
     drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
-    rates = [_true_positives(_evidence(sides, counts), counts, false_positive_rate) for counts in drawn]
-    interval_of_rate = interval_over_models(value, np.array(rates), min(sizes), level)
-    return Estimate(interval_of_rate.value, interval_of_rate.low, min(1.0, interval_of_rate.high))
+    interval = interval_over_models(value, np.array([statistic(counts) for counts in drawn]), min(sizes), level)
+    return Estimate(interval.value, interval.low, min(1.0, interval.high))
 
 
-def _true_positives(evidence: Sides, counts: tuple[np.ndarray, np.ndarray], rate: float) -> float:
+def _true_positives(sides: Sides, counts: Counts, rate: float) -> float:
     """The share of unlearned pairs above the threshold that this share of retrained pairs exceeds at most."""
-    # The evidence of the second side is for retraining.
-    for_unlearned, alarms = evidence[0], -evidence[1]
+    for_unlearned, for_retrained = _evidence(sides, counts)
+    alarms = -for_retrained
     weights = np.repeat(counts[1], alarms.shape[1])
     falling = np.argsort(-alarms.ravel(), kind="stable")
     allowed = np.floor(rate * weights.sum() + 1e-9)
@@ -127,13 +141,13 @@ def _true_positives(evidence: Sides, counts: tuple[np.ndarray, np.ndarray], rate
     return float(np.average((for_unlearned > threshold).mean(axis=1), weights=counts[0]))
 
 
-def _right(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
+def _right(sides: Sides, counts: Counts) -> Sides:
     """Whether each model is attributed to its own side, for each record; 0.5 at a tie."""
     unlearned_evidence, retrained_evidence = _evidence(sides, counts)
     return (np.sign(unlearned_evidence) + 1) / 2, (np.sign(retrained_evidence) + 1) / 2
 
 
-def _evidence(sides: Sides, counts: tuple[np.ndarray, np.ndarray]) -> Sides:
+def _evidence(sides: Sides, counts: Counts) -> Sides:
     """How much larger the log-density of each model's log-odds is on its own side than on the other, by record."""
     parts = []
     for side_number, other in ((0, 1), (1, 0)):

@@ -248,11 +248,6 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
                 if any(record.label for record in exposure.riskiest)
                 else "the output on it is higher in a model with it than in one without."
             )
-            + (
-                " given away by: the class whose probability changes most."
-                if any(record.revealing is not None for record in exposure.riskiest)
-                else ""
-            )
         )
     coarse = [level_text(rate.fpr) for rate in result.attacks[0].tpr_at_fpr if not rate.resolvable]
     if coarse:
@@ -415,8 +410,6 @@ def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest], top: int) -> t
         "separation": ("separation", number_text),
         "gap (nats)": lambda record: precise(record.gap) + (CUT if record.saturated else ""),
     }
-    if any(record.revealing is not None for record in riskiest):
-        columns["given away by"] = lambda record: NONE if record.revealing is None else visible(record.revealing)
     words = set(columns) - {"records", "separation", "gap (nats)"}
     return tables_of_first(f"The {{}} {result.unit}s that are given away most", riskiest, top, columns, tuple(words))
 

@@ -13,11 +13,6 @@ from jaxaudit.report.page import Answer, Column, PageTable, RunContent, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
-TRUE_FISHER = (
-    "The information above is empirical: it takes each record's gradient at its own label, so it is small where the "
-    "label is fitted. The true Fisher information takes the gradient in expectation over the labels that the model "
-    "itself would draw, so it depends on the inputs alone and is small only where the model is certain of any label."
-)
 ROOM, LEAST_ROOM = 58, 9
 """Terminal columns that the names of weights share, and the least that each needs for its numbers."""
 
@@ -66,7 +61,6 @@ def _answer(result: EfficacyResult) -> Answer:
     more = {
         "Mean log-probability of a label": judged.mean_log_probability,
         "Norm of the mean gradient": judged.mean_gradient_norm,
-        "True Fisher information": judged.true_information,
     }
     shown += [(name, precise(value)) for name, value in more.items() if value is not None]
     return Answer(
@@ -79,14 +73,11 @@ def _accuracy(model: WeightsExposure) -> str:
 
 
 def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
-    """The assumed meaning of the outputs, and how the true Fisher information differs from the empirical one."""
-    lines = ()
-    if result.likelihood != Categorical.name:
-        of = "record" if result.likelihood == SEQUENCE.name else f"label, {result.likelihood}"
-        lines += (f"Log-likelihood of a {of}: {result.log_likelihood}.",)
-    if result.models[0].true_information is not None:
-        lines += (TRUE_FISHER,)
-    return lines
+    """The assumed meaning of the outputs, where they are not those of classes."""
+    if result.likelihood == Categorical.name:
+        return ()
+    of = "record" if result.likelihood == SEQUENCE.name else f"label, {result.likelihood}"
+    return (f"Log-likelihood of a {of}: {result.log_likelihood}.",)
 
 
 def _weights(result: EfficacyResult) -> PageTable:
@@ -98,8 +89,6 @@ def _weights(result: EfficacyResult) -> PageTable:
         "information": ("information", precise),
         "bound": ("bound", precise),
     }
-    if judged.true_information is not None:
-        columns["true information"] = ("true_information", precise)
     if judged.accuracy is not None:
         columns["accuracy"] = _accuracy
     return table_of("Weights", result.models, columns, ("weights",), on="both", bare=True)

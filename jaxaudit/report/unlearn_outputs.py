@@ -62,7 +62,7 @@ def _legend(result: UnlearnOutputsResult) -> tuple[str, ...]:
     lines = [f"Too few models: {visible(line)}" for line in result.shortfalls]
     if protocol.compared:
         lines += [
-            f"Compared: {protocol.compared} models of a method with {protocol.references} retrained ones, on "
+            f"Compared: {protocol.compared} models of a method with {protocol.compared} retrained ones, on "
             f"{protocol.records:,} records, with intervals ({level_text(protocol.level)}) over models. `{AGAIN}`: "
             "other retrained models as a method, as good as can be.",
             "U-LiRA: accuracy of an attack that knows the method; 0.5 is a guess, smaller is better. TPR: its true "

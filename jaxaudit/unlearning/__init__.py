@@ -3,7 +3,7 @@
 Your own method is a pure function with the arguments of `Unlearn`; `compare_unlearning` judges it like the others.
 """
 
-from jaxaudit.unlearning.amnesiac import Recorded, Recording, take_back, train_and_record
+from jaxaudit.unlearning.amnesiac import Recorded, Recording, train_and_record
 from jaxaudit.unlearning.fisher import Noise, becker_code, forget_by_noise, golatkar, paper, selective_dampening
 from jaxaudit.unlearning.gradients import fine_tune, gradient_ascent, negative_gradient, scrub
 from jaxaudit.unlearning.language import gradient_difference, npo, rmu, sim_npo
@@ -29,6 +29,5 @@ __all__ = [
     "scrub",
     "selective_dampening",
     "sim_npo",
-    "take_back",
     "train_and_record",
 ]

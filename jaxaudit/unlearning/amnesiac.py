@@ -34,19 +34,6 @@ class Recorded(NamedTuple):
     amnesiac: Any
 
 
-def take_back(params: Any, updates: Any, touched: Bool[Array | np.ndarray, " steps"]) -> Any:
-    """theta minus the sum of all stored updates whose minibatch contained a record to forget (equation 2).
-
-    `updates` are theta(t+1) - theta(t) of every step, a pytree as `params` with a leading `steps` axis. If no step is
-    touched, the parameters are unchanged; if all steps are, they are the initial ones up to rounding.
-
-    >>> take_back(jnp.array([5.0]), jnp.array([[1.0], [2.0]]), np.array([False, True]))
-    Array([3.], dtype=float32)
-    """
-    chosen = jnp.asarray(touched, jnp.float32)
-    return jax.tree.map(lambda now, update: now - jnp.tensordot(chosen, update, 1).astype(now.dtype), params, updates)
-
-
 @cites("Graves, Nagisetty & Ganesh 2021; Becker & Liebig 2022")
 def train_and_record(
     keys: Key[Array, " models"],

@@ -25,7 +25,6 @@ from jaxaudit.attacks.records import (
     RMIA,
     BaVarIAt,
     LiRA,
-    LiRACode,
     RecordAttack,
     ShadowScores,
     Stacked,
@@ -54,8 +53,7 @@ def test_an_attack_is_its_formula(name: str, paired: bool, views: int):
     attack, twin = TWINS[name]
     shadowed = world(views=views)
     shadowed = shadowed._replace(design=planned_for(shadowed) if paired else None)
-    # The authors' code leaves out the model alone.
-    slow = in_turn(shadowed, twin, not isinstance(attack, LiRACode))
+    slow = in_turn(shadowed, twin)
     np.testing.assert_allclose(attack.scores(shadowed), slow, rtol=1e-11, atol=1e-12)
     targets = world(1, models=2, views=views).models
     whole = shadowed._replace(targets=targets)
@@ -128,8 +126,8 @@ def test_a_model_without_memory_gives_nothing_away(how: str, planned: int, model
         shadowed.models[:, :, ::2] = 20.0
     assert shadowed.references == models - 1 - (how == "fixed")
     for attack in RECORD_ATTACKS:
-        if shadowed.references < attack.least.together or (isinstance(attack, LiRACode) and models < planned):
-            continue  # the authors' code leaves out no partner
+        if shadowed.references < attack.least.together:
+            continue
         found = attack.scores(shadowed)
         kept = np.isfinite(found)
         pairs = [
@@ -175,7 +173,7 @@ def test_too_few_models_give_no_score():
     for each, outer in ((shadowed, [0, 4, 2, 4]), (fixed, [0, 3, 1, 4])):
         inside, outside = counts(each)
         assert (inside[0].tolist(), outside[0].tolist()) == ([4, 0, 2, 0], outer)
-    assert np.isnan([LiRA().scores(shadowed), LiRACode().scores(shadowed)]).all()
+    assert np.isnan(LiRA().scores(shadowed)).all()
     known = np.isfinite(BaVarIAt().scores(shadowed))
     assert known.tolist() == [[False, row > 0, True, False] for row in range(5)]
     assert np.isfinite(LiRA(False).scores(shadowed))[0].tolist() == [False, True, False, True]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.tiny_learners import CLASSES, NearestCentroid, learner, records
+from support.tiny_learners import CLASSES, NearestCentroid, diverging, learner, records
 
 from jaxaudit.attacks import Distance, Frequency, Untargeted
 from jaxaudit.audits.attack.attack import attack
@@ -204,6 +204,11 @@ def test_shadows_are_asked_for_their_own_target():
 def test_options_out_of_range_and_candidates_that_cannot_be_split_are_refused(options, words):
     with pytest.raises(InputError, match=words):
         train_splits(**{"key": KEY, "examples": CANDIDATES, "learner": learner(), **SMALL, **options})
+
+
+def test_models_that_diverge_end_the_audit():
+    with pytest.raises(InputError, match="did training diverge"):
+        attack(train_splits(KEY, CANDIDATES, diverging(), **SMALL))
 
 
 @pytest.fixture(scope="module")

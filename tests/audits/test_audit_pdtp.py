@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.interrupts import stop_after
 from support.sequences import TEXTS, small_learner
-from support.tiny_learners import learner, records, small_mlp
+from support.tiny_learners import diverging, learner, records, small_mlp
 
 from jaxaudit.audits.left_out import leave_out, models_in_pieces
 from jaxaudit.audits.pdtp.audit import measure_pdtp, reduce_pdtp
@@ -134,6 +134,11 @@ ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
 def test_bad_input_is_one_clear_line(examples, options, message):
     with pytest.raises(InputError, match=message):
         measure_pdtp(KEY, examples, Shares(3), **options)
+
+
+def test_models_that_diverge_end_the_audit():
+    with pytest.raises(InputError, match="did training diverge"):
+        measure_pdtp(KEY, EXAMPLES, diverging(), execution=Execution(4))
 
 
 OF_GROUPS = jax.random.key(3)

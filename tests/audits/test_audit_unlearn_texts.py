@@ -24,7 +24,7 @@ OTHER = Texts("question", ASKED, ("At Rome.", "No.", "In May.", "Nobody.", "A co
 TOKENIZER = word_tokenizer([TEXTS, OTHER])
 WHOLE, OTHERS = sequences([TEXTS, OTHER], TOKENIZER)
 TRAIN, TEST = WHOLE.take(np.arange(4)), WHOLE.take(np.arange(4, 6))
-FORGET = np.array([[False, True, True, False]])
+FORGET = np.array([False, True, True, False])
 LEARNER = small_learner(TRAIN.inputs.shape[1], TOKENIZER.vocabulary)
 ANSWERS = OTHERS.inputs.reshape(2, 3, -1)
 
@@ -35,7 +35,7 @@ def moved(key, log_probs, params, inputs, labels, forget):
 
 @pytest.fixture(scope="module")
 def audit() -> UnlearnAudit:
-    call: dict[str, Any] = {"seeds": SEEDS, "execution": Execution(SEEDS), "other_answers": [ANSWERS]}
+    call: dict[str, Any] = {"seeds": SEEDS, "execution": Execution(SEEDS), "other_answers": ANSWERS}
     return compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, methods={"npo": moved}, **call)
 
 
@@ -43,8 +43,7 @@ outputs = jax.jit(LEARNER.log_probs)
 
 
 def model(audit: UnlearnAudit, name: str, seed: int) -> NetworkParams:
-    where = seed if name in ("untrained", "original") else (0, seed)
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[where]), audit.models[name].params)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name].params)
 
 
 def likelihood(audit: UnlearnAudit, name: str, inputs: np.ndarray) -> np.ndarray:
@@ -57,7 +56,7 @@ def test_every_number_of_texts_by_hand(audit: UnlearnAudit):
     result, half = audit.result, SEEDS // 2
     assert [method.name for method in result.methods] == ["untrained", "original", "retraining", "amnesiac", "npo"]
     assert result.protocol.p_value_threshold == pytest.approx(0.05 / 5)
-    row = FORGET[0]
+    row = FORGET
 
     def ratios(name: str) -> np.ndarray:
         said = likelihood(audit, name, OTHERS.inputs).reshape(SEEDS, 2, 3)
@@ -93,7 +92,7 @@ def test_every_number_of_texts_by_hand(audit: UnlearnAudit):
 
 
 def test_efficacy_is_of_the_mean_log_likelihood(audit: UnlearnAudit):
-    params, forgotten = model(audit, "npo", 3), jnp.asarray(TRAIN.inputs[FORGET[0]])
+    params, forgotten = model(audit, "npo", 3), jnp.asarray(TRAIN.inputs[FORGET])
 
     def number(params: Any, record: Any) -> Any:
         return LEARNER.log_probs(NetworkParams(params, model(audit, "npo", 3).state), record[None])[0, 0]
@@ -102,7 +101,7 @@ def test_efficacy_is_of_the_mean_log_likelihood(audit: UnlearnAudit):
     for record in forgotten:
         gradient = jax.grad(number)(params.params, record)
         squares.append(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
-    assert audit.scores("npo", "information")[0, 3] == pytest.approx(np.mean(squares), rel=1e-4)
+    assert audit.scores("npo", "information")[3] == pytest.approx(np.mean(squares), rel=1e-4)
 
 
 def test_what_texts_do_not_have_is_refused_before_anything_is_trained():
@@ -113,7 +112,7 @@ def test_what_texts_do_not_have_is_refused_before_anything_is_trained():
     with pytest.raises(InputError):
         compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, methods={"scrub": scrub}, **call)
     with pytest.raises(InputError):
-        compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, other_answers=[ANSWERS[:1]], **call)
+        compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, other_answers=ANSWERS[:1], **call)
     numbers = type(classes)(classes.inputs.astype(np.float32), classes.labels, ("a",), "numbers")
     with pytest.raises(InputError):
         compare_unlearning(KEY, numbers, TEST, LEARNER, FORGET, **call)

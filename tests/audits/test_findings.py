@@ -23,7 +23,7 @@ from jaxaudit.audits.finding import Checked, Finding
 from jaxaudit.audits.pdtp.audit import PDTPAudit
 from jaxaudit.audits.pdtp.result import EDGES, distribution
 from jaxaudit.audits.power.result import PowerAudit, conclusions
-from jaxaudit.audits.unlearn.finding import set_result, together
+from jaxaudit.audits.unlearn.finding import concluded_result, together
 from jaxaudit.audits.unlearn.result import UnlearnAudit
 from jaxaudit.metrics import Estimate
 from jaxaudit.metrics.pdtp import SeedFloor
@@ -392,11 +392,11 @@ def test_a_wide_interval_of_u_lira_is_no_good_verdict(high: float, verdict: str)
     audit = judged(SEEN, {}, told=CHALLENGE)
     lira = Estimate(0.5, 1 - high, high)
     methods = [replace(each, u_lira=lira if each.u_lira else None, finding=None) for each in audit.result.methods]
-    result = set_result("records", audit.result.protocol, tuple(methods))
+    result = concluded_result("records", audit.result.protocol, tuple(methods))
     assert result.finding.verdict == verdict
     # The level that is shown moves no verdict.
     protocol = replace(result.protocol, level=0.5)
     reach = (high - 0.5) * special.stdtrit(SEEDS // 2 - 1, 0.75) / special.stdtrit(SEEDS // 2 - 1, 0.975)
     narrow = Estimate(0.5, 0.5 - reach, 0.5 + reach)
     methods = [replace(each, u_lira=narrow if each.u_lira else None) for each in methods]
-    assert set_result("records", protocol, tuple(methods)).finding.verdict == verdict
+    assert concluded_result("records", protocol, tuple(methods)).finding.verdict == verdict

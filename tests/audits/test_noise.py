@@ -12,7 +12,7 @@ from scipy import stats
 from support.banks import planned, train
 from support.saved_runs.ks import check
 
-from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, RecordAttack, Stacked
+from jaxaudit.attacks.records import BASE, RMIA, AttackP, LiRA, RecordAttack, Stacked
 from jaxaudit.audits.attack.finding import SURELY
 from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.targets import RecordTarget
@@ -56,7 +56,6 @@ def noise(known: ShadowModels, place: int) -> tuple[ShadowModels, RecordTarget]:
     [
         ([BASE(), LiRA()], 60),
         ([LiRA(), BASE(), AttackP()], 60),
-        ([AttackR()], 60),
         ([RMIA()], 60),
         ([Stacked(), BASE()], 8),
     ],

@@ -13,7 +13,7 @@ from support.findings import check_of
 from support.record_attacks import target_of
 
 from jaxaudit import attack, load_bank
-from jaxaudit.attacks.records import BASE, RMIA, AttackP, AttackR, LiRA, Stacked
+from jaxaudit.attacks.records import BASE, RMIA, AttackP, LiRA, Stacked
 from jaxaudit.audits.attack.exposure import attack_units
 from jaxaudit.audits.attack.records import attack_memory, open_for_attacks, shadow_scores
 from jaxaudit.audits.attack.result import AttackAudit
@@ -78,7 +78,7 @@ def lumpy(tmp_path_factory: pytest.TempPathFactory) -> Bank:
 
 def test_no_rate_is_given_at_a_limit_that_its_thresholds_do_not_keep(lumpy: Bank):
     """A rate that is given has a realised false positive rate like the stated one; the check names the others."""
-    found = attack(lumpy, attacks=[RMIA(), RMIA(False), AttackR(), BASE()])
+    found = attack(lumpy, attacks=[RMIA(), RMIA(False), AttackP(), BASE()])
     broken = [
         (each.name, rate) for each in found.result.attacks for rate in each.tpr_at_fpr if rate.resolvable > rate.holds
     ]
@@ -111,14 +111,14 @@ def test_only_the_first_attack_decides_and_the_sentence_says_so(weak: Bank, bank
     """Attacks that tie or are weak beside it move nothing; chosen to decide, they cannot show that attacks fail."""
     whole = attack(weak)
     assert whole.finding.verdict == "attacks fail"
-    assert decided(attack(weak, attacks=[Stacked(), AttackR(), RMIA(gamma=1e6)])) == decided(whole)
+    assert decided(attack(weak, attacks=[Stacked(), AttackP(), RMIA(gamma=1e6)])) == decided(whole)
     assert "stacked decides" in whole.finding.sentence
     for first in (AttackP(), LiRA()):
-        chosen = attack(weak, attacks=[first, AttackR()])
+        chosen = attack(weak, attacks=[first, BASE()])
         assert chosen.finding.verdict == "inconclusive"
         assert f"{first.name} decides" in chosen.finding.sentence
     for first in (BASE(), Stacked()):
-        found = attack(banks["logits"], attacks=[first, AttackR()])
+        found = attack(banks["logits"], attacks=[first, AttackP()])
         assert found.finding.verdict == "attack succeeds"
         assert f"{first.name} decides" in found.finding.sentence
 

@@ -140,7 +140,6 @@ REFUSED = {
     ),
     "no records": (("--data", "nothing.jsonl"), "nothing.jsonl: there is no such file"),
     "no class": (("--likelihood", "bernoulli"), "--likelihood: is of records with labels"),
-    "no expectation": (("--true-fisher",), "--true-fisher: is of records with labels"),
     "untrained": (("--reference", "untrained"), "--reference untrained is of other networks"),
     "another architecture": (
         ("--reference", "other=llama"),

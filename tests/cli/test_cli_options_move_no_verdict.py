@@ -161,7 +161,7 @@ def test_tests_of_use_on_noise_keep_their_rate_at_every_level():
 
 
 def test_no_level_moves_the_place_of_an_unlearned_score():
-    assert len({protocol_of(2, 1, 4, 3, 2, 10, level).p_value_threshold for level in LEVELS}) == 1
+    assert len({protocol_of(2, 4, 3, 2, 10, level).p_value_threshold for level in LEVELS}) == 1
 
 
 def test_the_p_value_of_attacks_is_that_of_a_loop_and_membership_is_found():

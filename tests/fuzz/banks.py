@@ -74,7 +74,7 @@ def audited(folder: Path, choose: random.Random) -> object:
     attack = ["attack", "--shadows", "bank", "--target", choose.choice(("all.npy", "all.npy", "all.csv"))]
     words = choose.choice(
         (
-            [*attack, "--attacks", choose.choice(("lira,base", "bavaria-t,attack-r"))],
+            [*attack, "--attacks", choose.choice(("lira,base", "bavaria-t,attack-p"))],
             [*attack, "--members", "members.npy", "--attacks", "lira,rmia,base"],
             ["ks", "--shadows", "bank", "--target", "out.npz", *choose.choice(((), ("--leave-one-out",)))],
             ["power", "--shadows", "bank"],

@@ -1,7 +1,6 @@
-"""Mean gradient, similarity and the true Fisher information, each against gradients of single examples."""
+"""Mean gradient and similarity, each against gradients of single examples."""
 
 from functools import partial
-from itertools import product
 from typing import Any
 
 import jax
@@ -13,13 +12,12 @@ from support.gradient_twins import CLASSES, examples, gradients_by_loop, nnx_log
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import (
-    expected_squared_grad_norms,
     fisher_diagonal,
     gradient_similarity,
     mean_gradient,
     squared_grad_norms,
 )
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Bernoulli, Gaussian, Likelihood
+from jaxaudit.kernels.likelihoods import Bernoulli, Gaussian, Likelihood
 from jaxaudit.models import MLP
 
 X, Y = examples(7, 4)
@@ -82,42 +80,6 @@ def test_any_direction_and_known_norms_will_do():
     assert not none.along.any()
 
 
-def every_label(likelihood: Likelihood, z: np.ndarray) -> list[tuple[np.ndarray, float]]:
-    """All labels that outputs allow, and how probable each is; of a Gaussian, points of Gauss and Hermite."""
-    if likelihood is CATEGORICAL:
-        p = np.exp(z) / np.exp(z).sum()
-        return [(np.array(k), p[k]) for k in range(len(z))]
-    if isinstance(likelihood, Bernoulli):
-        p = 1 / (1 + np.exp(-z))
-        labels = [np.array(label) for label in product((0, 1), repeat=len(z))]
-        return [(label, float(np.prod(np.where(label, p, 1 - p)))) for label in labels]
-    assert isinstance(likelihood, Gaussian)
-    points, weights = np.polynomial.hermite_e.hermegauss(3)
-    chosen = list(product(range(3), repeat=len(z)))
-    share = weights / weights.sum()
-    return [(z + likelihood.sigma * points[list(c)], float(np.prod(share[list(c)]))) for c in chosen]
-
-
-@pytest.mark.parametrize("likelihood", [CATEGORICAL, Bernoulli(), Gaussian(0.7)], ids=lambda each: each.name)
-def test_the_true_fisher_is_the_expectation_over_every_label(likelihood: Likelihood):
-    def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
-        return likelihood.log_prob(outputs(params, inputs), labels)
-
-    with jax.enable_x64(True):
-        params, x = wide(WEIGHTS), X.astype(np.float64)
-        found = expected_squared_grad_norms(outputs, params, x, likelihood=likelihood, chunk=4)
-        for index in range(len(x)):
-            some = x[index : index + 1]
-            labels, shares = zip(*every_label(likelihood, np.asarray(outputs(params, some))[0]), strict=True)
-            assert sum(shares) == pytest.approx(1)
-            same = np.repeat(some, len(labels), axis=0)
-            norms = [
-                np.square(flat(each)).sum() for each in gradients_by_loop(log_prob, params, same, np.stack(labels))
-            ]
-            assert float(found.total[index]) == pytest.approx(np.dot(shares, norms), rel=1e-9)
-    assert set(found.paths_of_leaves) == {"contracted"}
-
-
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Gaussian(0.7)], ids=lambda each: each.name)
 def test_log_likelihoods_are_those_of_scipy(likelihood: Likelihood):
     from scipy import stats
@@ -134,13 +96,6 @@ def test_log_likelihoods_are_those_of_scipy(likelihood: Likelihood):
         np.testing.assert_allclose(likelihood.log_prob(jnp.asarray(z), jnp.asarray(labels)), wanted, rtol=1e-12)
         one = likelihood.log_prob(jnp.asarray(z[:, :1]), jnp.asarray(labels[:, 0]))
         np.testing.assert_allclose(one, likelihood.log_prob(jnp.asarray(z[:, :1]), jnp.asarray(labels[:, :1])))
-
-
-def test_a_certain_model_has_no_true_information_either():
-    params = jax.tree.map(lambda leaf: 1e4 * jnp.asarray(leaf, jnp.float32), WEIGHTS)
-    found = expected_squared_grad_norms(outputs, params, X).total
-    assert np.isfinite(found).all()
-    assert float(found.max()) < 1e-6
 
 
 def test_records_of_several_arrays():
@@ -171,5 +126,3 @@ def test_of_nothing_there_is_no_gradient():
     for of in (partial(mean_gradient, LOG_PROB, PARAMS), similar):
         with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):
             of(X[:0], Y[:0])
-    with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):
-        expected_squared_grad_norms(outputs, WEIGHTS, X[:0])

@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score, roc_auc_score, roc_curve
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.ranking import auc
+from jaxaudit.kernels.ranking import auc, power, rank, running_counts
 from jaxaudit.metrics.attack import attack_metrics, correlation, per_target_accuracy, strongest_attack
 from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, attack_rates, called_at, positive_predictive_value
 from jaxaudit.metrics.over_models import clopper_pearson
@@ -248,20 +248,16 @@ def test_rates_are_scikit_learns(seed, attacks, shift):
     )
 
 
-def test_rates_at_low_false_positive_rates_say_whether_they_can_be_known():
+def test_the_power_at_low_false_positive_rates_is_that_of_the_best_threshold():
     scores = np.round(SCORES, 1)
-    answer = attack_metrics(KEY, scores, TRUTH, false_positive_rates=(0.1, 1 / 300, 0.001), bootstrap=20)
-    tenth, one, none = answer.true_positive_rates
+    running = running_counts(rank(scores, TRUTH), np.ones((1, 600), np.int64))
     others = np.sort(scores[~TRUTH])[::-1]
     # 300 non-members: 30 false alarms, 1, and none are allowed, and ties are called alike.
     assert others[30] == others[29]
-    for rate, allowed in ((tenth, 30), (one, 1), (none, 0)):
+    for limit, allowed in ((0.1, 30), (1 / 300, 1), (0.001, 0)):
         threshold = others[allowed]
-        assert rate.rate.value == np.mean(scores[TRUTH] > threshold)
-        assert rate.false_positive_rate == np.mean(scores[~TRUTH] > threshold)
-    assert [rate.resolvable for rate in answer.true_positive_rates] == [True, True, False]
-    assert tenth.false_positive_rate < 0.1
-    assert none.false_positive_rate == 0
+        expected = np.mean(scores[TRUTH] > threshold), np.mean(scores[~TRUTH] > threshold)
+        assert tuple(power(*running, limit)[:, 0]) == expected
 
 
 def test_the_interval_is_that_of_a_bootstrap_by_hand():
@@ -307,9 +303,7 @@ def test_intervals_cover_at_their_level_because_they_draw_targets():
     for trial in range(150):
         scores, truth, targets = attacked(random, 50, 20)
         for misses, clusters in ((missed, targets), (missed_alone, None)):
-            answer = attack_metrics(
-                jax.random.key(trial), scores, truth, clusters, bootstrap=200, false_positive_rates=()
-            )
+            answer = attack_metrics(jax.random.key(trial), scores, truth, clusters, bootstrap=200)
             for i, (found, value) in enumerate(((answer.accuracy, right), (answer.auc, area))):
                 misses[i] += not found.low <= value <= found.high
     # Of 150, 20 or more misses have a chance of 1e-4 at 5%, and of 8e-4 at the 6% that few targets may make of it.
@@ -362,9 +356,7 @@ def test_where_there_is_no_correlation_the_reason_is_given(first, second, reason
     assert answer.reason == reason
 
 
-@pytest.mark.parametrize(
-    "options", [{"bootstrap": 0}, {"level": 1.0}, {"level": 0.0}, {"false_positive_rates": (0.1, 1.1)}]
-)
+@pytest.mark.parametrize("options", [{"bootstrap": 0}, {"level": 1.0}, {"level": 0.0}])
 def test_impossible_intervals_are_refused(options):
     with pytest.raises(InputError, match=f"^`{next(iter(options))}` must be"):
         attack_metrics(KEY, SCORES, TRUTH, **options)

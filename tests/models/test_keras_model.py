@@ -67,7 +67,7 @@ def test_a_saved_model_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     np.savez(tmp_path / "forget.npz", x=inputs, y=labels)
     words = ("--model", "net.py:build", "--data", "forget.npz", "--classes", "3", "--json")
     result = jaxaudit("efficacy", *words, "--params", "net.safetensors").result
-    assert (result["framework"], result["conversion_error"]) == ("keras", None)
+    assert (result["framework"], result["models"][0]["conversion_error"]) == ("keras", None)
     assert set(result["paths"].values()) == {"contracted"}
     assert result["models"][0]["information"] == pytest.approx(slow_norms(model, inputs, labels).mean(), rel=1e-5)
 

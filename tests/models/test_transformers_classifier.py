@@ -58,7 +58,7 @@ def test_a_saved_vit_is_measured_from_its_folder(tmp_path: Path, monkeypatch: py
     expected = squared_norms(module, records, labels)
     assert result["models"][0]["information"] == pytest.approx(np.mean(expected), rel=1e-5)
     assert result["framework"] == "torch"
-    assert result["conversion_error"] < 1e-5
+    assert result["models"][0]["conversion_error"] < 1e-5
     assert any("ViTForImageClassification" in each for each in result["finding"]["caveats"])
     assert result["provenance"]["versions"].keys() >= {"transformers"}
     assert done.err.count("Loading") == 0

@@ -81,18 +81,18 @@ def test_the_numbers_of_efficacy_in_json():
 
 
 def test_what_else_was_measured_is_on_the_page():
-    """The true information, the likelihood and the similarity."""
+    """The norm of the mean gradient, the likelihood and the similarity."""
     judged, other = weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [1.0, 2.0, 3.0])
     measured = judged.by_layer._replace(mean_gradient_norm=0.25, similarity=np.array([0.5, -0.125, np.nan]))
-    more = judged._replace(by_layer=measured, accuracy=None, true_norms=np.full(3, 3.0))
+    more = judged._replace(by_layer=measured, accuracy=None)
     audit = efficacy_audit(more, other, likelihood=Gaussian(2.0))
     result = as_json(efficacy_run(audit=audit))
     model = result["models"][0]
-    assert (model["true_information"], model["mean_gradient_norm"], model["accuracy"]) == (3.0, 0.25, None)
+    assert (model["mean_gradient_norm"], model["accuracy"]) == (0.25, None)
     assert [record["similarity"] for record in result["records"]] == [{"mine": 0.5}, {"mine": -0.125}, {"mine": None}]
     assert audit.columns["similarity of mine"][1] == -0.125
     page = Parsed(report_html([efficacy_run(audit=audit)])).text
-    for words in ("s = 2", "The information above is empirical", "True Fisher information 3", "-0.125", "0.25"):
+    for words in ("s = 2", "-0.125", "0.25"):
         assert words in page
     usual = efficacy_run(audit=efficacy_audit(judged, other))
     assert "Log-likelihood" not in Parsed(report_html([usual])).text

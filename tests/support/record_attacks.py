@@ -11,10 +11,8 @@ from jaxaudit.attacks.records import (
     BASE,
     RMIA,
     AttackP,
-    AttackR,
     BaVarIAt,
     LiRA,
-    LiRACode,
     RecordAttack,
     ShadowScores,
 )
@@ -72,13 +70,13 @@ def partner_of(shadowed: ShadowScores, model: int, record: int) -> int | None:
     return others[0] if due else None
 
 
-def in_turn(shadowed: ShadowScores, twin: Twin, paired: bool = True) -> np.ndarray:
-    """The twin's scores of each model from all others; if paired, without its partner, too."""
+def in_turn(shadowed: ShadowScores, twin: Twin) -> np.ndarray:
+    """The twin's scores of each model from all others, without its partner, if it has one."""
     found = []
     for model in range(len(shadowed.models)):
         columns: list[tuple[np.ndarray, np.ndarray]] = []
         for record, own in enumerate(shadowed.membership.T):
-            partner = partner_of(shadowed, model, record) if paired else None
+            partner = partner_of(shadowed, model, record)
             others = [other for other in range(len(own)) if other not in (model, partner)]
             columns.append((shadowed.models[others, :, record], own[others]))
         models, membership = zip(*columns, strict=True)
@@ -123,27 +121,6 @@ def lira(online: bool, fixed: bool) -> Twin:
     return scores
 
 
-def lira_code(online: bool, fixed: bool) -> Twin:
-    """As the authors' code does it: of each side the first k models, k the smallest number over records."""
-
-    def scores(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
-        records = x.shape[1]
-        inner = [models[membership[:, n], :, n] for n in range(records)]
-        outer = [models[~membership[:, n], :, n] for n in range(records)]
-        inside = np.array([each[: min(map(len, inner))] for each in inner])
-        outside = np.array([each[: min(map(len, outer))] for each in outer])
-        if fixed:
-            of_in = of_out = inside.std() if online else outside.std()
-        else:
-            of_in, of_out = inside.std(axis=1), outside.std(axis=1)
-        out = stats.norm.logpdf(x.T, np.median(outside, axis=1), of_out + 1e-30)
-        if not online:
-            return -out.mean(axis=1)
-        return (stats.norm.logpdf(x.T, np.median(inside, axis=1), of_in + 1e-30) - out).mean(axis=1)
-
-    return scores
-
-
 def ratios(x: np.ndarray, models: Any, membership: Any, online: bool, scale: float) -> np.ndarray:
     found = np.empty(x.shape)
     for v, n in np.ndindex(*x.shape):
@@ -177,14 +154,6 @@ def base(online: bool) -> Twin:
         return found.mean(axis=0)
 
     return scores
-
-
-def attack_r(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
-    found = np.empty(x.shape)
-    for v, n in np.ndindex(*x.shape):
-        others = models[~membership[:, n], v, n]
-        found[v, n] = np.mean([(value < x[v, n]) + (value == x[v, n]) / 2 for value in others])
-    return found.mean(axis=0)
 
 
 def bavaria(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
@@ -227,14 +196,12 @@ def bavaria(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
 
 TWINS: dict[str, tuple[RecordAttack, Twin]] = {
     **{LiRA(o, f).name: (LiRA(o, f), lira(o, f)) for o in (True, False) for f in (True, False)},
-    **{LiRACode(o, f).name: (LiRACode(o, f), lira_code(o, f)) for o in (True, False) for f in (True, False)},
     "rmia": (RMIA(), rmia(True)),
     "rmia, gamma 1": (RMIA(gamma=1.0), rmia(True, 1.0)),
     "rmia-offline": (RMIA(False), rmia(False)),
     "rmia-offline, scale 1": (RMIA(False, scale=1.0), rmia(False, scale=1.0)),
     "base": (BASE(), base(True)),
     "base-offline": (BASE(False), base(False)),
-    "attack-r": (AttackR(), attack_r),
     "attack-p": (AttackP(), lambda x, models, membership: x.mean(axis=0)),
     "bavaria-t": (BaVarIAt(), bavaria),
 }

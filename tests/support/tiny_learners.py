@@ -113,6 +113,11 @@ def learner(
     return network(module, shape, CLASSES, optimizer=OPTIMIZERS[optimizer], epochs=epochs, batch_size=batch_size)
 
 
+def diverging() -> NetworkLearner:
+    """Of which every number is NaN after the first step."""
+    return network(small_mlp, (4,), CLASSES, optimizer=optax.scale(np.nan), epochs=1, batch_size=20)
+
+
 def jitter(key: Any, inputs: Any) -> Any:
     """An augmentation."""
     return inputs + 0.3 * jax.random.normal(key, inputs.shape)

@@ -12,7 +12,6 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
     "stacked": ("stacked",),
     "bavaria": ("bavaria-t",),
     "lira": ("lira", "lira-fixed", "lira-offline", "lira-offline-fixed"),
-    "rmia": ("rmia", "rmia-offline", "base", "base-offline", "attack-r", "attack-p"),
-    "lira_code": ("lira-code", "lira-fixed-code", "lira-offline-code", "lira-offline-fixed-code"),
+    "rmia": ("rmia", "rmia-offline", "base", "base-offline", "attack-p"),
 }
 """The built-in attacks in order: for each file, the names of the attacks in its `ATTACKS`."""

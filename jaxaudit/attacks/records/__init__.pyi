@@ -6,11 +6,9 @@ from .attack import ShadowScores as ShadowScores
 from .bavaria import BaVarIAt as BaVarIAt
 from .built_in import RECORD_ATTACKS as RECORD_ATTACKS
 from .lira import LiRA as LiRA
-from .lira_code import LiRACode as LiRACode
 from .rmia import BASE as BASE
 from .rmia import RMIA as RMIA
 from .rmia import AttackP as AttackP
-from .rmia import AttackR as AttackR
 from .stacked import Stacked as Stacked
 
 BUILT_IN: dict[str, tuple[str, ...]]

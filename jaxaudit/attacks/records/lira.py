@@ -25,7 +25,8 @@ class LiRA:
         online: whether models trained with the record are used. If not, the score is -log P(model without the record >
             log-odds), one-sided as in the paper (section VI-C), and without ties.
         fixed: whether all records share one standard deviation, for few shadow models: that of log-odds around each
-            record's mean, pooled over records. The authors' code uses another number; see `LiRACode`.
+            record's mean, pooled over records. The authors' code has that of all log-odds, which includes the
+            differences between records.
     """
 
     online: bool = True

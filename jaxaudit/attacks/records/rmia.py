@@ -1,6 +1,6 @@
 """Attacks by comparison: a probability with its mean over shadow models, or log-odds with those of models without it.
 
-RMIA: Zarifzadeh, Liu & Shokri (2024). BASE: Lassila et al. (2025). Attack-R and Attack-P: Ye et al. (2022).
+RMIA: Zarifzadeh, Liu & Shokri (2024). BASE: Lassila et al. (2025). Attack-P: Ye et al. (2022).
 """
 
 from dataclasses import dataclass
@@ -144,39 +144,6 @@ class BASE:
 
 
 @dataclass(frozen=True)
-class AttackR:
-    """The score is the share of models without the record that have lower log-odds; equal ones count half.
-
-    With few shadow models there are few different scores, so many records tie.
-    """
-
-    name = "attack-r"
-    meaning = "Share of the models without the record that are less sure of its class."
-    source = "Ye et al. 2022"
-    least = Least(outside=1)
-
-    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-        """See `RecordAttack`; NaN with fewer shadow models than `least`."""
-
-        def share(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
-            shares, outside = np.empty(block.attacked.shape), ~block.membership[:, None]
-            (_, without), (_, times) = left_out(block), counts(block)
-            for row, x in enumerate(block.attacked):
-                of_row = min(row, len(times) - 1)
-                lower = _surer(x, block.models, outside).sum(axis=0)
-                left = np.take_along_axis(block.models, np.maximum(without[of_row], 0)[None, None], axis=0)[0]
-                shares[row] = (lower - _surer(x, left, without[of_row] >= 0)) / np.maximum(times[of_row], 1)
-            return shares
-
-        return scored(shadowed, self.least, share)
-
-
-def _surer(x: np.ndarray, models: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """1 if the target has higher log-odds than a model, 0.5 if equal, else 0; 0 for models that are not `counted`."""
-    return np.where(counted, (np.sign(x - models) + 1) / 2, 0.0)
-
-
-@dataclass(frozen=True)
 class AttackP:
     """The score is the log-odds of a record's own class, mean over views. Shadow models only set the threshold.
 
@@ -193,4 +160,4 @@ class AttackP:
         return shadowed.attacked.mean(axis=1)
 
 
-ATTACKS = (RMIA(), RMIA(online=False), BASE(), BASE(online=False), AttackR(), AttackP())
+ATTACKS = (RMIA(), RMIA(online=False), BASE(), BASE(online=False), AttackP())

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.attacks import Attack
+from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.finding import attack_finding, best_on_halves
-from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
+from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import (
     AttackAudit,
     AttackedRecord,
@@ -84,7 +85,7 @@ def attack(
     if isinstance(models, str | Path):
         models = load_bank(Path(models))
     if isinstance(models, Bank):
-        models = open_for_attacks(models, len(USUAL if attacks is None else attacks))
+        models = open_for_attacks(models, len(RECORD_ATTACKS if attacks is None else attacks))
     return attack_records(models, targets, attacks=attacks, level=level, delta=delta, progress=progress)
 
 
@@ -158,12 +159,12 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
 def _scores(models: SplitModels, attack: Attack) -> Float[np.ndarray, "models targets"]:
     if attack.shadows == "pooled":
         assert models.pooled is not None
-        return attack.scores(stream(models.key, attack.name), models.inputs, models.pooled, None)
+        return attack.scores(stream(models.key, attack.name), models.inputs, models.pooled)
     parts = []
     for index, pairs in enumerate(models.pairs):
         rows = slice(2 * index, 2 * index + 2) if len(models.pairs) > 1 else slice(None)
         inputs = models.inputs._replace(outputs=models.inputs.outputs[rows])
-        parts.append(attack.scores(stream(stream(models.key, "shadows", index), attack.name), inputs, pairs, None))
+        parts.append(attack.scores(stream(stream(models.key, "shadows", index), attack.name), inputs, pairs))
     return np.concatenate(parts)
 
 

@@ -16,11 +16,8 @@ from scipy import special
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.audits.attack.finding import SURELY
 from jaxaudit.audits.attack.result import Epsilon, Exposure, RecordArrays, Riskiest
-from jaxaudit.audits.bank_odds import BLOCK
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.data.bank.description import BY_CLASS
 from jaxaudit.data.labels import number_groups
-from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins
@@ -212,7 +209,6 @@ def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, a
     assert shadows.bank is not None
     of, place = place_in_set(shadows.bank, int(shadows.pool.columns[units.first[at]]))
     label = int(units.common(examples.labels)[at])
-    revealing = None if arrays.revealing is None or arrays.revealing[at] < 0 else int(arrays.revealing[at])
     return Riskiest(
         set=of,
         place=place,
@@ -220,38 +216,9 @@ def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, a
         label="" if label < 0 else examples.class_names[label],
         models=int(seen.inside[at]),
         saturated=float(arrays.saturated[at]),
-        revealing=None if revealing is None else examples.class_names[revealing],
         **{name: float(getattr(seen, name)[at]) for name in NUMBERS},
         copies=0 if group < 0 else int((arrays.copies == group).sum()) - 1,
     )
-
-
-def revealing_classes(shadows: ShadowModels) -> Int[np.ndarray, " n"] | None:
-    """The class whose probability differs most, on average, between models with a record and models without it; -1 if
-    there are no such two models. None if the bank stores one number for each record, or has too many classes.
-    """
-    bank, columns, inside = shadows.bank, shadows.pool.columns, shadows.membership
-    assert bank is not None
-    assert shadows.numbers is not None
-    classes = bank.description.classes
-    if bank.description.outputs not in BY_CLASS or 16 * len(columns) * classes > MAX_BYTES // 4:
-        return None
-    sums = np.zeros((2, len(columns), classes))
-    for model, membership in zip(shadows.numbers.tolist(), inside, strict=True):
-        values = bank.outputs(model)
-        rows = max(1, BLOCK // (values.shape[1] * classes))
-        for start in range(0, len(columns), rows):
-            part = slice(start, start + rows)
-            probabilities = values[columns[part]].astype(np.float64)
-            if bank.description.outputs == "logits":
-                probabilities = np.exp(probabilities - probabilities.max(axis=2, keepdims=True))
-            probabilities = (probabilities / probabilities.sum(axis=2, keepdims=True)).mean(axis=1)
-            sums[0, part] += np.where(membership[part, None], probabilities, 0.0)
-            sums[1, part] += np.where(membership[part, None], 0.0, probabilities)
-    times = inside.sum(axis=0)
-    in_and_out = (times > 0) & (times < len(inside))
-    apart = sums[0] / np.maximum(times, 1)[:, None] - sums[1] / np.maximum(len(inside) - times, 1)[:, None]
-    return np.where(in_and_out, np.abs(apart).argmax(axis=1), -1)
 
 
 def bound_of_recipe(

@@ -9,7 +9,6 @@ from jaxtyping import Bool
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import FixedDesign, check_shadow_scores, enough, fixed_design, unused_records
-from jaxaudit.attacks.records.lira_code import LiRACode
 from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.exposure import (
     AttackUnits,
@@ -17,7 +16,6 @@ from jaxaudit.audits.attack.exposure import (
     bound_of_recipe,
     exposure_of,
     rate_named_at,
-    revealing_classes,
 )
 from jaxaudit.audits.attack.finding import attack_finding
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, RecordArrays
@@ -37,12 +35,11 @@ from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_distinct
-from jaxaudit.metrics.attack_rates import FALSE_POSITIVE_RATES, SOURCE, AttackRates, attack_rates, called_at
+from jaxaudit.metrics.attack_rates import SOURCE, AttackRates, attack_rates, called_at
 from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 from jaxaudit.shadow_models import ShadowModels
 
-USUAL: tuple[RecordAttack, ...] = tuple(attack for attack in RECORD_ATTACKS if not isinstance(attack, LiRACode))
 LEAST_MODELS = 4
 MOST_UNJUDGED = 0.5
 """An attack without a score for more than this share of records is rejected."""
@@ -105,7 +102,6 @@ def attack_records(
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[RecordAttack] | None = None,
-    false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
     delta: float | None = None,
     progress: Progress | None = None,
@@ -124,7 +120,6 @@ def attack_records(
         attacks: the deciding attack first; the others do not affect the verdict. By default all that the bank has
             enough models for, `stacked` first (of a bank of scores without those that compare probabilities, such as
             RMIA). Only the default deciding attack can give the verdict that attacks fail.
-        false_positive_rates: the stated rates.
         level: confidence level of the intervals.
         delta: the delta of differential privacy at which the deciding attack bounds epsilon from below; needs the extra
             `dp`.
@@ -135,7 +130,7 @@ def attack_records(
             has a part of a group; or `delta` is given, and the records or groups were not included by independent fair
             coins.
     """
-    candidates = USUAL if attacks is None else tuple(attacks)
+    candidates = RECORD_ATTACKS if attacks is None else tuple(attacks)
     check_distinct(attacks=[attack.name for attack in candidates])
     units, bank = attack_units(shadows.pool), shadows.bank
     truth = units.whole(shadows.membership, "the shadow models' training sets")
@@ -174,9 +169,9 @@ def attack_records(
                 )
             left_out = (*left_out, attack.name)
             continue
-        rates = attack_rates(scores, truth, false_positive_rates=false_positive_rates, level=level)
+        rates = attack_rates(scores, truth, level=level)
         scored = target_scores(attack, groups, shadowed, scores, alone, units)
-        of_targets = _of_targets(scored, members, truth, false_positive_rates, level)
+        of_targets = _of_targets(scored, members, truth, level)
         best = best or (attack, scores, scored)
         kept[attack.name] = np.stack([of_target.target_scores for of_target in scored]) if scored else scores
         whole = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
@@ -195,8 +190,6 @@ def attack_records(
         vulnerability=seen,
         saturated=units.mean((np.abs(shadows.views) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1))),
         copies=same_outputs(odds, units.common(shadows.pool.examples.labels)),
-        # The outputs of one record do not reveal a group.
-        revealing=None if units.grouped else revealing_classes(shadows),
         called=np.zeros((0, len(units)), bool),
     )
     result = AttackResult(
@@ -214,7 +207,7 @@ def attack_records(
         exposure=exposure_of(shadows, units, by_record, named_at),
         epsilon=epsilon,
     )
-    usual = attacks is None or deciding == _possible(USUAL, shadowed, refuse=False)[0][0]
+    usual = attacks is None or deciding == _possible(RECORD_ATTACKS, shadowed, refuse=False)[0][0]
     judgements, calls = judged_targets(targets, scored, truth, result, deciding)
     return AttackAudit(
         result=msgspec.structs.replace(result, finding=attack_finding(result, usual), targets=judgements),
@@ -257,7 +250,6 @@ def _of_targets(
     scored: Sequence[TargetScores],
     members: Sequence[Bool[np.ndarray, " n"] | None],
     truth: Bool[np.ndarray, "models n"],
-    false_positive_rates: Sequence[float],
     level: float,
 ) -> AttackRates | None:
     """The rates on targets of known membership; None without such targets."""
@@ -271,7 +263,6 @@ def _of_targets(
     return attack_rates(
         np.stack([of_target.target_scores for of_target, _ in judged]),
         np.stack([mask for _, mask in judged]),
-        false_positive_rates=false_positive_rates,
         level=level,
         thresholds_of=[(of_target.scores, truth) for of_target, _ in judged],
     )

@@ -41,16 +41,11 @@ class AttackedTarget(StrictStruct, frozen=True):
 
     Attributes:
         named: at each false positive rate that the bank resolves and whose thresholds hold.
-        strangeness, usual_strangeness, likeness_p_value: whether its outputs look like those of the shadow models, see
-            `jaxaudit.metrics.vulnerability.Likeness`; None with too few models.
     """
 
     name: str
     finding: Finding
     named: tuple[Named, ...]
-    strangeness: Number
-    usual_strangeness: Number
-    likeness_p_value: Number
 
 
 class Riskiest(StrictStruct, frozen=True):
@@ -66,7 +61,6 @@ class Riskiest(StrictStruct, frozen=True):
         saturated: the share of shadow models whose log-odds are at the limit of what their files represent; above 0,
             the gap is unknown.
         separation: the probability that a model trained on it is surer of its class than a model that was not.
-        revealing: the class whose probability reveals it most; None if the bank does not store it.
         copies: number of other records with equal outputs in every model.
     """
 
@@ -83,7 +77,6 @@ class Riskiest(StrictStruct, frozen=True):
     gap_high: NumberOrNaN
     saturated: float
     separation: NumberOrNaN
-    revealing: str | None
     copies: Count
 
 
@@ -264,14 +257,12 @@ class RecordArrays:
             represent: a probability of 1, or log-odds of 20 nats. Where it is above 0 the gap of the record is unknown;
             where it is 0, the gap is that of the models' logits.
         copies: number of the group of records with equal outputs in every model; -1 for a record without copies.
-        revealing: the class whose probability reveals the record most; None if the bank does not store it.
         called: which records are called members of each target.
     """
 
     vulnerability: Vulnerability
     saturated: Float[np.ndarray, " n"]
     copies: Int[np.ndarray, " n"]
-    revealing: Int[np.ndarray, " n"] | None
     called: Bool[np.ndarray, "targets n"]
 
 

@@ -28,7 +28,6 @@ from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs, logit_step
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
-from jaxaudit.json_types import number
 from jaxaudit.metrics.attack_rates import AttackRates, attack_rates, called_at
 from jaxaudit.metrics.checks import counted, described, moved_columns
 from jaxaudit.metrics.scores import cut
@@ -293,12 +292,7 @@ def judged_targets(
             likeness_found = likeness(of_target.target.mean(axis=0), shadowed.models.mean(axis=1), shadowed.membership)
         at = next((of_rate for of_rate in numbers if of_rate.fpr == named_at), None)
         target_finding = find_target(result, rates_here, at, likeness_found, records, relative)
-        seen = (
-            (None,) * 3
-            if likeness_found is None
-            else map(number, (likeness_found.strangeness, likeness_found.usual, likeness_found.p_value))
-        )
-        judged.append(AttackedTarget(target.name, target_finding, numbers, *seen))
+        judged.append(AttackedTarget(target.name, target_finding, numbers))
         calls.append(called[-1] if np.isfinite(named_at) else none[0])
     return tuple(judged), np.array(calls, bool).reshape(len(judged), result.attacked)
 

@@ -21,7 +21,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError, check_distinct
 from jaxaudit.json_types import number
-from jaxaudit.kernels.gradient_norms import examples_at_a_time, expected_squared_grad_norms
+from jaxaudit.kernels.gradient_norms import examples_at_a_time
 from jaxaudit.kernels.likelihoods import (
     CATEGORICAL,
     SEQUENCE,
@@ -29,7 +29,6 @@ from jaxaudit.kernels.likelihoods import (
     Categorical,
     Gaussian,
     Likelihood,
-    SequenceLikelihood,
     precise_log_softmax,
 )
 from jaxaudit.metrics.efficacy import EfficacyByLayer, efficacy_by_layer
@@ -49,16 +48,13 @@ class NamedWeights(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The measurements of one set of weights on the records; fields as in `WeightsExposure`, `true_norms` as in
-    `EfficacyAudit`.
-    """
+    """The measurements of one set of weights on the records; fields as in `WeightsExposure`."""
 
     name: str
     by_layer: EfficacyByLayer
     accuracy: float | None
     mean_log_probability: float
     conversion_error: float | None = None
-    true_norms: Float[np.ndarray, " n"] | None = None
 
 
 def measure_efficacy(
@@ -68,7 +64,6 @@ def measure_efficacy(
     *,
     references: Sequence[NamedWeights] = (),
     likelihood: Likelihood = CATEGORICAL,
-    true_fisher: bool = False,
     chunk: int | None = None,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
@@ -84,8 +79,6 @@ def measure_efficacy(
         examples: the records, in the form that the network needs; labels are output indices, from 0, or what another
             likelihood needs. `Records` are read a few at a time and need not fit into memory.
         references: weights to compare with; names must differ.
-        true_fisher: whether to measure the trace of the true Fisher information, too; this takes one more measurement
-            for every output.
         chunk: records per step; by default as many as fit into moderate memory.
         notes: limitations of the input, in sentences, which become part of the finding.
 
@@ -113,17 +106,14 @@ def measure_efficacy(
     shape = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), jnp.float32)
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
     labels = checked_labels(examples.labels, likelihood, classes, examples.name)
-    stateless = _Functions(net, judged.state, likelihood)
+    stateless = _log_prob_of(net, judged.state, likelihood)
     measured: list[Measured] = []
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
-        functions = _Functions(net, weights.state, likelihood) if jax.tree.leaves(weights.state) else stateless
-        fit, true = _fit(net, weights, inputs, labels, likelihood), None
-        by_layer = efficacy_by_layer(functions.log_prob, weights.params, inputs, labels, chunk=chunk)
-        if true_fisher:
-            expected = partial(expected_squared_grad_norms, likelihood=likelihood, chunk=chunk)
-            true = np.asarray(expected(functions.outputs, weights.params, inputs).total, np.float64)
-        measured.append(Measured(weights.name, by_layer, *fit, true))
+        log_prob = _log_prob_of(net, weights.state, likelihood) if jax.tree.leaves(weights.state) else stateless
+        fit = _fit(net, weights, inputs, labels, likelihood)
+        by_layer = efficacy_by_layer(log_prob, weights.params, inputs, labels, chunk=chunk)
+        measured.append(Measured(weights.name, by_layer, *fit))
     names, framework = _class_names(examples, likelihood), net.origin.framework
     how = {"framework": framework, "likelihood": likelihood, "draws": net.draws, "notes": notes}
     return audit_of_weights(measured, labels, names, classes, **how)
@@ -136,7 +126,7 @@ def audit_of_weights(
     outputs: int,
     *,
     framework: str = "jax",
-    likelihood: Likelihood | SequenceLikelihood = CATEGORICAL,
+    likelihood: Likelihood = CATEGORICAL,
     draws: bool = False,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
@@ -154,7 +144,6 @@ def audit_of_weights(
             tuple(Layer(layer, *numbers) for layer, numbers in weights.by_layer.layers.items()),
             weights.conversion_error,
             weights.by_layer.mean_gradient_norm,
-            None if weights.true_norms is None else float(np.mean(weights.true_norms)),
         )
         for place, weights in enumerate(every)
     )
@@ -169,12 +158,8 @@ def audit_of_weights(
         framework=framework,
         likelihood=likelihood.name,
         log_likelihood=likelihood.statement,
-        conversion_error=max(
-            (weights.conversion_error for weights in every if weights.conversion_error is not None), default=None
-        ),
     )
-    true_norms = tuple(weights.true_norms for weights in every if weights.true_norms is not None)
-    return EfficacyAudit(result, tuple(measured), labels, class_names, true_norms)
+    return EfficacyAudit(result, tuple(measured), labels, class_names)
 
 
 def _class_names(examples: Examples | Records, likelihood: Likelihood) -> tuple[str, ...]:
@@ -192,17 +177,13 @@ def _logits(net: PureModule, params: Any, state: Any, inputs: Float[Array, "n ..
     return net.apply(params, state, inputs, False)[0]
 
 
-class _Functions:
-    """The outputs of a network with this state, and the log-likelihood, as functions that keep their identity."""
+def _log_prob_of(net: PureModule, state: Any, likelihood: Likelihood) -> Callable[..., Array]:
+    """`(params, inputs, labels) -> log-likelihoods` of a network with this state, anew in each call."""
 
-    def __init__(self, net: PureModule, state: Any, likelihood: Likelihood) -> None:
-        def outputs(params: Any, inputs: Any) -> Array:
-            return _logits(net, params, state, inputs)
+    def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
+        return likelihood.log_prob(_logits(net, params, state, inputs), labels)
 
-        def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
-            return likelihood.log_prob(outputs(params, inputs), labels)
-
-        self.outputs, self.log_prob = outputs, log_prob
+    return log_prob
 
 
 def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, name: str) -> np.ndarray:

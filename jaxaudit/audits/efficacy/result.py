@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
 from msgspec import field
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
@@ -37,7 +36,6 @@ class WeightsExposure(StrictStruct, frozen=True):
         conversion_error: the largest distance of a record's outputs from those computed by the network's own framework,
             relative to the root mean square norm of the latter; None for a network written in JAX.
         mean_gradient_norm: see `jaxaudit.metrics.EfficacyByLayer`.
-        true_information: the trace of the true Fisher information; None unless requested.
     """
 
     name: str
@@ -50,7 +48,6 @@ class WeightsExposure(StrictStruct, frozen=True):
     layers: tuple[Layer, ...]
     conversion_error: float | None = None
     mean_gradient_norm: float | None = None
-    true_information: float | None = None
 
 
 class Exposed(StrictStruct, frozen=True):
@@ -80,7 +77,6 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
             the judged weights, which fit them best.
         framework: what the network is written in: `flax.nnx`, `flax.linen`, `torch` or `keras`.
         likelihood: what the outputs mean. `log_likelihood`: its formula, with outputs z and label y.
-        conversion_error: the largest of all weights; see `WeightsExposure`.
     """
 
     finding: Finding
@@ -92,7 +88,13 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     framework: str
     likelihood: str
     log_likelihood: str
-    conversion_error: float | None
+
+    @property
+    def conversion_error(self) -> float | None:
+        """The largest of all weights; see `WeightsExposure`."""
+        return max(
+            (model.conversion_error for model in self.models if model.conversion_error is not None), default=None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +105,12 @@ class EfficacyAudit:
         measured: the measurements of the judged weights, then of the references.
         labels: of the records, in their order.
         class_names: in label order; empty if records have no class.
-        true_norms: for each set of weights, the expected squared gradient norm of each record over the model's own
-            outputs; the mean is the trace of the true Fisher information. Empty unless requested.
     """
 
     result: EfficacyResult
     measured: tuple[EfficacyByLayer, ...]
     labels: np.ndarray
     class_names: tuple[str, ...] = ()
-    true_norms: tuple[Float[np.ndarray, " n"], ...] = ()
 
     @property
     def finding(self) -> Finding:

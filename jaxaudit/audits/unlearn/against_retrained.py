@@ -7,7 +7,7 @@ of models, so a number without these two rows cannot be read. Attacks are those 
 threshold that makes a difference in place of a grid.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
@@ -36,14 +36,13 @@ from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.randomness import stream
 
 
-def threshold_of(sets: int, of_texts: bool) -> float:
-    """The threshold of the audit's p-values, corrected for the scores that methods are compared by and for the sets."""
-    return ALPHA / (len(OF_TEXTS if of_texts else COMPARED) * sets)
+def threshold_of(of_texts: bool) -> float:
+    """The threshold of the audit's p-values, corrected for the scores that methods are compared by."""
+    return ALPHA / len(OF_TEXTS if of_texts else COMPARED)
 
 
 def protocol_of(
     forgotten_records: int,
-    sets: int,
     training_records: int,
     test_records: int,
     attack_nonmembers: int,
@@ -51,8 +50,8 @@ def protocol_of(
     level: float,
     of_texts: bool = False,
 ) -> Protocol:
-    """The `Protocol` for one set to forget, with the threshold of its tests, corrected for several scores and sets."""
-    threshold = threshold_of(sets, of_texts)
+    """The `Protocol` for one set to forget, with the threshold of its tests, corrected for several scores."""
+    threshold = threshold_of(of_texts)
     return Protocol(
         training_records=training_records,
         forgotten_records=forgotten_records,
@@ -63,12 +62,11 @@ def protocol_of(
         p_value_threshold=threshold,
         enough_seeds=least_p_value(seeds) <= threshold,
         members_share=training_records / (training_records + attack_nonmembers) if attack_nonmembers else None,
-        seeds_to_compare=LEAST_SEEDS,
     )
 
 
 class MethodOutputs(NamedTuple):
-    """What a method's models say of records, for one set to forget: log-odds, of texts the mean log-likelihood, which
+    """What a method's models say of records: log-odds, of texts the mean log-likelihood, which
     alone have columns in `on_test`; no columns in `truth_ratios` without other answers.
     """
 
@@ -78,7 +76,7 @@ class MethodOutputs(NamedTuple):
 
 
 class Distinguishability(NamedTuple):
-    """How well a method's models can be distinguished from retrained models, for one set to forget."""
+    """How well a method's models can be distinguished from retrained models."""
 
     challenge: ChallengeScore
     u_lira: ULira
@@ -87,50 +85,44 @@ class Distinguishability(NamedTuple):
 
 def distinguishability(
     key: Key[Array, ""],
-    outputs: Mapping[str, Sequence[MethodOutputs]],
-    scores: Mapping[str, Sequence[MethodScores]],
+    outputs: Mapping[str, MethodOutputs],
+    scores: Mapping[str, MethodScores],
     level: float,
-) -> dict[str, tuple[Distinguishability, ...]]:
-    """Compares a method's models of the first half of the seeds with retrained models of the other half, by set;
-    untrained models are not compared, and none if there are too few seeds. `retraining` shows the best possible value,
-    `original` the value without forgetting.
+) -> dict[str, Distinguishability]:
+    """Compares a method's models of the first half of the seeds with retrained models of the other half; untrained
+    models are not compared, and none if there are too few seeds. `retraining` shows the best possible value, `original`
+    the value without forgetting.
     """
-    half = len(outputs[RETRAINING][0].log_odds) // 2
+    half = len(outputs[RETRAINING].log_odds) // 2
     if 2 * half < LEAST_SEEDS:
-        return dict.fromkeys(outputs, ())
+        return {}
 
-    def answers(name: str, index: int, seeds: slice) -> Answers:
-        of_set = scores[name][index]
-        odds = outputs[name][index].log_odds
+    def answers(name: str, seeds: slice) -> Answers:
+        odds = outputs[name].log_odds
         none = np.full(len(odds), np.nan)
-        accuracies = (of_set.remaining_accuracy, of_set.test_accuracy)
+        accuracies = (scores[name].remaining_accuracy, scores[name].test_accuracy)
         return Answers(
             odds[seeds], *((none if accuracy is None else _values(accuracy))[seeds] for accuracy in accuracies)
         )
 
-    def of_set(name: str, index: int) -> Distinguishability:
-        method_answers, retrained_answers = (
-            answers(name, index, slice(half)),
-            answers(RETRAINING, index, slice(half, None)),
-        )
-        return Distinguishability(
-            *challenge_and_u_lira(key, name, index, method_answers, retrained_answers, level),
-            _tofu(outputs[name][index], outputs[RETRAINING][index], half),
-        )
-
+    retrained = answers(RETRAINING, slice(half, None))
     return {
-        name: () if name == UNTRAINED else tuple(of_set(name, index) for index in range(len(outputs[name])))
+        name: Distinguishability(
+            *challenge_and_u_lira(key, name, answers(name, slice(half)), retrained, level),
+            _tofu(outputs[name], outputs[RETRAINING], half),
+        )
         for name in outputs
+        if name != UNTRAINED
     }
 
 
 def challenge_and_u_lira(
-    key: Key[Array, ""], name: str, index: int, method: Answers, retrained: Answers, level: float
+    key: Key[Array, ""], name: str, method: Answers, retrained: Answers, level: float
 ) -> tuple[ChallengeScore, ULira]:
-    """The unlearning challenge's score and U-LiRA of a method's models, against retrained models. Method and set, by
-    `name` and `index`, have bootstraps of their own.
+    """The unlearning challenge's score and U-LiRA of a method's models, against retrained models. Each method, by its
+    `name`, has bootstraps of its own.
     """
-    challenge, lira = (stream(key, purpose, name, index) for purpose in ("challenge", "u-lira"))
+    challenge, lira = (stream(key, purpose, name, 0) for purpose in ("challenge", "u-lira"))
     return (
         challenge_score(challenge, method, retrained, level=level),
         u_lira(lira, method.log_odds, retrained.log_odds, level=level),
@@ -153,40 +145,39 @@ def _tofu(method_outputs: MethodOutputs, retrained_outputs: MethodOutputs, half:
 
 
 def compare_with_retrained(
-    index: int,
     protocol: Protocol,
-    scores: Mapping[str, Sequence[MethodScores]],
-    layers: Mapping[str, Mapping[str, Float[np.ndarray, "sets seeds"]]],
-    distinguished: Mapping[str, tuple[Distinguishability, ...]],
+    scores: Mapping[str, MethodScores],
+    layers: Mapping[str, Mapping[str, Float[np.ndarray, " seeds"]]],
+    distinguished: Mapping[str, Distinguishability],
 ) -> tuple[MethodResult, ...]:
-    """Every method compared with retrained models, for the set of this index, without conclusions. `layers` is the
-    information of each layer about each set's records, for each seed; `distinguished` is empty if unmeasured.
+    """Every method compared with retrained models, without conclusions. `layers` is the information of each layer about
+    the records to forget, for each seed; `distinguished` has the methods that were compared.
     """
 
     def places(name: str) -> dict[Score, Place]:
         places: dict[Score, Place] = {}
         for measure in dict.fromkeys((*COMPARED, *OF_TEXTS)):
-            method_scores, retrained_scores = (getattr(scores[of][index], measure) for of in (name, RETRAINING))
+            method_scores, retrained_scores = (getattr(scores[of], measure) for of in (name, RETRAINING))
             if method_scores is not None and retrained_scores is not None:
                 places[measure] = place(_values(method_scores), _values(retrained_scores), protocol.p_value_threshold)
         return places
 
     def one(name: str) -> MethodResult:
-        distinguished_set = distinguished[name][index] if distinguished[name] else None
+        found = distinguished.get(name)
         return MethodResult(
             name,
-            scores[name][index],
+            scores[name],
             {} if name == RETRAINING else places(name),
             finding=None,
-            challenge=distinguished_set and distinguished_set.challenge,
-            u_lira=distinguished_set and distinguished_set.u_lira.accuracy,
-            layers={layer: median(values[index]) for layer, values in layers[name].items()},
-            tofu=distinguished_set and distinguished_set.tofu,
+            challenge=found and found.challenge,
+            u_lira=found and found.u_lira.accuracy,
+            layers={layer: median(values) for layer, values in layers[name].items()},
+            tofu=found and found.tofu,
         )
 
     return tuple(map(one, scores))
 
 
-def _values(spread: ScoreSpread | None) -> Float[np.ndarray, " seeds"]:
-    """The score of each seed; empty if it was not measured."""
-    return np.array([] if spread is None else spread.values, np.float64)
+def _values(spread: ScoreSpread) -> Float[np.ndarray, " seeds"]:
+    """The score of each seed."""
+    return np.array(spread.values, np.float64)

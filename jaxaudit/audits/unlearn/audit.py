@@ -21,12 +21,12 @@ from jaxaudit.audits.unlearn.evaluate import (
     RETRAIN,
     TRAIN,
     Attacker,
-    Judged,
     Setting,
     costs,
     end,
     flat_params,
     inputs_of,
+    judging,
     on_host,
     params_of,
     score,
@@ -34,7 +34,7 @@ from jaxaudit.audits.unlearn.evaluate import (
     unlearned,
     unlearning,
 )
-from jaxaudit.audits.unlearn.finding import over_sets, set_result
+from jaxaudit.audits.unlearn.finding import concluded_result
 from jaxaudit.audits.unlearn.given_models import check_name
 from jaxaudit.audits.unlearn.result import (
     AMNESIAC,
@@ -61,7 +61,7 @@ from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
 from jaxaudit.unlearning.method import papers_of
 
-Layers = Mapping[str, Float[np.ndarray, "sets seeds"]]
+Layers = Mapping[str, Float[np.ndarray, " seeds"]]
 
 
 def compare_unlearning(
@@ -69,7 +69,7 @@ def compare_unlearning(
     train: Examples,
     test: Examples,
     learner: Learner,
-    forget: Bool[np.ndarray, "sets n"],
+    forget: Bool[np.ndarray, " n"],
     *,
     amnesiac: bool = True,
     methods: Mapping[str, Unlearn] | None = None,
@@ -78,25 +78,25 @@ def compare_unlearning(
     attack_epochs: int = EPOCHS,
     attack_each: bool = False,
     level: float = 0.95,
-    forgotten: Sequence[str] | None = None,
+    forgotten: str = "",
     notes: Sequence[str] = (),
-    other_answers: Sequence[Int[np.ndarray, "forgotten answers length"]] | None = None,
+    other_answers: Int[np.ndarray, "forgotten answers length"] | None = None,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> UnlearnAudit:
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
 
-    For every seed, trains a model on all of `train` and, for every set to forget, the same model without that set.
-    Every method then makes the trained models forget the set. Each method's scores are compared with those of the
+    For every seed, trains a model on all of `train` and the same model without the records to forget. Every method then
+    makes the trained models forget these. Each method's scores are compared with those of the
     retrained models, the reference for forgetting. The comparison is two-sided: a model that exposes less than a
     retrained one, or on which attacks succeed less, is distinguishable, too.
 
-    Memory on the host: `seeds * sets * (methods + 1)` models.
+    Memory on the host: `seeds * (methods + 1)` models.
 
     Args:
         train: the training set, in the form that the learner needs; texts as `sequences`.
         test: records of the same classes that were never trained on.
         learner: the network and its training recipe, from `network`, of texts from `language_model`.
-        forget: sets of training records to forget, one membership mask per set; each set is judged separately.
+        forget: which training records to forget.
         amnesiac: whether to judge amnesiac unlearning.
         methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
             `{"fisher": partial(forget_by_noise, noise=golatkar)}`.
@@ -111,19 +111,18 @@ def compare_unlearning(
             for a class that was forgotten as a whole it was trained on no member, and answers "not a member" whatever
             the model remembers.
         level: confidence level of the intervals; no verdict depends on it.
-        forgotten: each set to forget in words; by default its number of records.
+        forgotten: the set to forget in words; by default its number of records.
         notes: limitations of the input, in sentences, which become part of every finding.
-        other_answers: for TOFU's forget quality, of each set to forget the other answers to its questions, as
-            `sequences`: a paraphrase of the right one, then wrong ones, of each record in its order.
+        other_answers: for TOFU's forget quality, the other answers to the questions to forget, as `sequences`: a
+            paraphrase of the right one, then wrong ones, of each record in its order.
         execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Returns:
-        A result for each set: for every method the scores of its models, and which of them differ from those of
-            retrained models. `finding` is the worst verdict: `distinguishable`, `not distinguishable` or
-            `inconclusive`.
+        For every method the scores of its models, and which of them differ from those of retrained models. `finding` is
+            the worst verdict: `distinguishable`, `not distinguishable` or `inconclusive`.
 
     Raises:
-        InputError: a set is empty or contains all records, shapes disagree, a label is not an output of the learner,
+        InputError: nothing is to be forgotten, or everything, shapes disagree, a label is not an output of the learner,
             the name of a method is reserved or its parameters do not fit the model, amnesiac unlearning is requested
             for a network with batch normalisation, or a number is out of range.
 
@@ -137,12 +136,12 @@ def compare_unlearning(
     >>> forget = np.arange(60) < 10
     >>> def nothing(key, log_probs, params, inputs, labels, forget):
     ...     return params
-    >>> audit = compare_unlearning(jax.random.key(1), train, test, learner, forget[None], amnesiac=False,
+    >>> audit = compare_unlearning(jax.random.key(1), train, test, learner, forget, amnesiac=False,
     ...     methods={"nothing": nothing}, seeds=8, nonmembers=0)
     >>> audit.finding.verdict
     'inconclusive'
     >>> audit.scores("nothing", "forgotten_accuracy").shape
-    (1, 8)
+    (8,)
     """
     methods = dict(methods or {})
     if not isinstance(learner, NetworkLearner):
@@ -151,48 +150,46 @@ def compare_unlearning(
             "`network`."
         )
     check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level, other_answers)
-    sets, names = len(forget), [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
+    names = [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
     of_texts = are_texts(train)
     count = nonmembers or 0 if of_texts else min(len(train), len(test)) if nonmembers is None else nonmembers
-    work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, sets, names, tuple(methods))
+    work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, names, tuple(methods))
     parts = dict(zip(work, execution.split(*work.values()), strict=True))
     keys = jax.random.split(stream(key, "train"), seeds)
     ready = {name: traced(name, method, learner, train) for name, method in methods.items()}
     params = _trained(keys, train, learner, forget, amnesiac, parts)
     for name, method in ready.items():
-        noise = jnp.stack([jax.random.split(stream(key, "unlearn", name, index), seeds) for index in range(sets)])
+        noise = jax.random.split(stream(key, "unlearn", name, 0), seeds)
         together = jax.default_backend() != "cpu"
-        parts_of_method = [parts[unlearning(name, index)] for index in range(sets)]
-        params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, parts_of_method)
+        params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, parts[unlearning(name)])
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
     of = Setting(learner, train, test, attacker)
     scores, layers, outputs = _scored(of, params, forget, other_answers, attack_each, parts)
     distinguished = distinguishability(stream(key, "against retrained"), outputs, scores, level)
-    results = []
-    for index, row in enumerate(forget):
-        name_of_set = forgotten[index] if forgotten else f"{int(row.sum()):,} of {len(train):,} records"
-        protocol = protocol_of(int(row.sum()), sets, len(train), len(test), count, seeds, level, of_texts)
-        results.append(
-            set_result(
-                name_of_set, protocol, compare_with_retrained(index, protocol, scores, layers, distinguished), notes
-            )
-        )
-    parts_of_method = {name: papers_of(method) for name, method in methods.items()}
-    of_methods = {RETRAINING: papers_of(retrain), AMNESIAC: papers_of(train_and_record), **parts_of_method}
+    protocol = protocol_of(int(forget.sum()), len(train), len(test), count, seeds, level, of_texts)
+    found = compare_with_retrained(protocol, scores, layers, distinguished)
+    of_methods = {
+        RETRAINING: papers_of(retrain),
+        AMNESIAC: papers_of(train_and_record),
+        **{name: papers_of(method) for name, method in methods.items()},
+    }
     return UnlearnAudit(
-        results=tuple(results),
-        finding=over_sets(results),
+        result=concluded_result(
+            forgotten or f"{int(forget.sum()):,} of {len(train):,} records", protocol, found, notes
+        ),
         forget=forget,
         models={
-            name: MethodModels(params[name], layers[name], tuple(answers.u_lira for answers in distinguished[name]))
+            name: MethodModels(
+                params[name], layers[name], distinguished[name].u_lira if name in distinguished else None
+            )
             for name in params
         },
         sources=(
             *(EFFICACY, *([ATTACK] if count else [])),
             *(of_methods.get(name, "") for name in params),
-            *([CHALLENGE, U_LIRA, *([TOFU] if of_texts else [])] if any(distinguished.values()) else []),
+            *([CHALLENGE, U_LIRA, *([TOFU] if of_texts else [])] if distinguished else []),
         ),
         models_per_batch=execution.models_per_batch,
         form=form_of(learner),
@@ -203,12 +200,12 @@ def _trained(
     keys: Key[Array, " seeds"],
     train: Examples,
     learner: NetworkLearner,
-    forget: Bool[np.ndarray, "sets n"],
+    forget: Bool[np.ndarray, " n"],
     amnesiac: bool,
     parts: dict[str, Execution],
 ) -> dict[str, Any]:
     """The trained and the untrained models, by name of the method."""
-    inputs, labels, sets, seeds = inputs_of(train), train.labels, len(forget), len(keys)
+    inputs, labels, seeds = inputs_of(train), train.labels, len(keys)
     kept_on_disk = parts[TRAIN].checkpoints is not None
     summarize = flat_params if kept_on_disk else None
 
@@ -218,22 +215,22 @@ def _trained(
     forgotten: dict[str, Any] = {}
     if amnesiac:
         # Amnesiac unlearning starts from these original models.
-        recorded = train_and_record(keys, forget, inputs, labels, learner, execution=parts[TRAIN], summarize=summarize)
-        original, taken_back = trained_by(Recording(learner, sets), recorded)
-        forgotten[AMNESIAC] = jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), taken_back)
+        recorded = train_and_record(
+            keys, forget[None], inputs, labels, learner, execution=parts[TRAIN], summarize=summarize
+        )
+        original, taken_back = trained_by(Recording(learner, 1), recorded)
+        forgotten[AMNESIAC] = jax.tree.map(lambda leaf: leaf[:, 0], taken_back)
     else:
         everyone = np.ones((seeds, len(labels)), bool)
         whole = fit_many(keys, everyone, inputs, labels, learner, execution=parts[TRAIN], summarize=summarize)
         original = trained_by(learner, whole)
     begin = jax.vmap(lambda key: learner.finish(learner.init(init_key(key))))
-    removed = np.repeat(forget, seeds, axis=0)
-    again = retrain(
-        jnp.tile(keys, sets), removed, inputs, labels, learner, execution=parts[RETRAIN], summarize=summarize
-    )
+    removed = np.tile(forget, (seeds, 1))
+    again = retrain(keys, removed, inputs, labels, learner, execution=parts[RETRAIN], summarize=summarize)
     return {
         UNTRAINED: jax.tree.map(on_host, jax.jit(begin, compiler_options=RUN_ONCE)(keys)),
         ORIGINAL: original,
-        RETRAINING: jax.tree.map(lambda leaf: leaf.reshape(sets, seeds, *leaf.shape[1:]), trained_by(learner, again)),
+        RETRAINING: trained_by(learner, again),
         **forgotten,
     }
 
@@ -241,38 +238,27 @@ def _trained(
 def _scored(
     of: Setting,
     params: dict[str, Any],
-    forget: Bool[np.ndarray, "sets n"],
-    other_answers: Sequence[Int[np.ndarray, "forgotten answers length"]] | None,
+    forget: Bool[np.ndarray, " n"],
+    other_answers: Int[np.ndarray, "forgotten answers length"] | None,
     attack_each: bool,
     parts: dict[str, Execution],
-) -> tuple[dict[str, list[MethodScores]], dict[str, Layers], dict[str, list[MethodOutputs]]]:
-    """Scores of every model on its own set, or on each set if it forgot none, and what it says of these records."""
-    everything = np.ones(len(of.train), bool)
+) -> tuple[dict[str, MethodScores], dict[str, Layers], dict[str, MethodOutputs]]:
+    """Scores of every model, the information of its layers, and what it says of the records to forget."""
+    scores: dict[str, MethodScores] = {}
+    layers: dict[str, Layers] = {}
+    outputs: dict[str, MethodOutputs] = {}
     # Untrained models come first and have none, then the originals, whose attacks are those of all others.
     attack: LearnedAttack | None = None
-
-    def judge(name: str, models: Any, members: np.ndarray, part: str) -> Judged:
-        nonlocal attack
-        if of.attacker is not None and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
-            attack = evaluate.train_attack(of, name, models, members, parts[part])
-        return evaluate.look_at(of, name, models, attack)
-
-    scores: dict[str, list[MethodScores]] = {}
-    layers: dict[str, Layers] = {}
-    outputs: dict[str, list[MethodOutputs]] = {name: [] for name in params}
     for name, models in params.items():
-        once = judge(name, models, everything, name) if name in (UNTRAINED, ORIGINAL) else None
-        scored = []
-        for index, row in enumerate(forget):
-            of_set = models if once is not None else jax.tree.map(lambda leaf, i=index: leaf[i], models)
-            seen = judge(name, of_set, ~row, f"{name} {index}") if once is None else once
-            scored.append(score(of, name, of_set, seen, row))
-            answers_of_set = other_answers[index] if other_answers and name != UNTRAINED else None
-            ratios = evaluate.truth_ratios(of.learner, of_set, answers_of_set)
-            outputs[name].append(MethodOutputs(seen.log_odds[:, row], seen.on_test, ratios))
-            end(parts[name if once is not None else f"{name} {index}"])
-        scores[name] = [numbers for numbers, _ in scored]
-        layers[name] = {layer: np.stack([squares[layer] for _, squares in scored]) for layer in scored[0][1]}
+        part = parts[judging(name)]
+        if of.attacker is not None and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
+            members = np.ones(len(of.train), bool) if name == ORIGINAL else ~forget
+            attack = evaluate.train_attack(of, name, models, members, part)
+        seen = evaluate.look_at(of, name, models, attack)
+        scores[name], layers[name] = score(of, name, models, seen, forget)
+        ratios = evaluate.truth_ratios(of.learner, models, None if name == UNTRAINED else other_answers)
+        outputs[name] = MethodOutputs(seen.log_odds[:, forget], seen.on_test, ratios)
+        end(part)
     return scores, layers, outputs
 
 
@@ -286,13 +272,12 @@ def check_unlearn(
     nonmembers: int | None,
     attack_epochs: int,
     level: float,
-    other_answers: Sequence[np.ndarray] | None,
+    other_answers: np.ndarray | None,
 ) -> None:
-    check_shapes((max(1, len(forget)), len(train)), forget=forget)
-    for index, row in enumerate(forget):
-        if not row.any() or row.all():
-            trouble = "is empty: there is nothing to forget" if not row.any() else "is everything: nothing remains"
-            raise InputError(f"set {index} to forget {trouble}. Are the class and the fraction right?")
+    check_shapes((len(train),), forget=forget)
+    if not forget.any() or forget.all():
+        trouble = "empty: there is nothing to forget" if not forget.any() else "everything: nothing remains"
+        raise InputError(f"the set to forget is {trouble}. Are the class and the fraction right?")
     check_ranges("[2, inf)", seeds=seeds)
     check_ranges("[1, inf)", attack_epochs=attack_epochs)
     check_ranges("(0, 1)", level=level)
@@ -307,11 +292,11 @@ def check_unlearn(
         )
     if of_texts is not are_texts(test):
         raise InputError(f"only one of {train.name} and {test.name} has texts: give test records of the same kind.")
-    shapes = None if other_answers is None else [(len(answers), answers.ndim) for answers in other_answers]
-    if shapes not in (None, [(int(row.sum()), 3) for row in forget]) or (shapes and not of_texts):
+    fits = other_answers is None or (of_texts and other_answers.shape[:1] == (int(forget.sum()),))
+    if not fits or (other_answers is not None and other_answers.ndim != 3):
         raise InputError(
-            "`other_answers` has an array for each set of texts to forget, `[forgotten, answers, length]`: give one "
-            "row per record of the set."
+            "`other_answers` is an array of the texts to forget, `[forgotten, answers, length]`: give one row per "
+            "record of the set."
         )
     for part in (train, test):
         _check_outputs(part, learner)

@@ -99,33 +99,27 @@ def traced(name: str, method: Unlearn, learner: NetworkLearner, train: Examples)
 
 def unlearned(
     alone: Any,
-    keys: Key[Array, "sets seeds"],
+    keys: Key[Array, " seeds"],
     originals: NetworkParams,
     forget: np.ndarray,
     together: bool,
-    parts: Sequence[Execution],
+    part: Execution,
 ) -> NetworkParams:
-    """A method's models (axes: sets, seeds) for every set to forget and every seed, one at a time, or all of a set
-    `together`.
-    """
-    at_once = jax.jit(jax.vmap(alone.__wrapped__, in_axes=(0, 0, None)))
-
-    def of_set(keys: Any, row: Any, part: Execution) -> Any:
-        if together:
-            forgetful = jax.tree.map(on_host, at_once(keys, originals, row))
-            end(part)
-            return forgetful
-        models = []
-        for m, key in enumerate(keys):
-            # Copied to the host, so that progress is reported only after the model is computed.
-            model = alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row)
-            models.append(jax.tree.map(on_host, model))
-            if part.progress is not None:
-                part.progress(m + 1, len(keys))
-        return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
-
-    rows = [of_set(*arguments) for arguments in zip(keys, map(jnp.asarray, forget), parts, strict=True)]
-    return jax.tree.map(lambda *leaves: _stacked(leaves), *rows)
+    """A method's models, for every seed, one at a time, or all `together`."""
+    row = jnp.asarray(forget)
+    if together:
+        at_once = jax.jit(jax.vmap(alone.__wrapped__, in_axes=(0, 0, None)))
+        forgetful = jax.tree.map(on_host, at_once(keys, originals, row))
+        end(part)
+        return forgetful
+    models = []
+    for m, key in enumerate(keys):
+        # Copied to the host, so that progress is reported only after the model is computed.
+        model = alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row)
+        models.append(jax.tree.map(on_host, model))
+        if part.progress is not None:
+            part.progress(m + 1, len(keys))
+    return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
 
 
 def _stacked(leaves: tuple[Any, ...]) -> Any:
@@ -228,8 +222,8 @@ def truth_ratios(
 def score(
     of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]
 ) -> tuple[MethodScores, dict[str, Float[np.ndarray, " models"]]]:
-    """The scores of every model for one set to forget, and the information of each layer. Gradients that are not finite
-    are refused, with the models' `name`.
+    """The scores of every model for the records to forget, and the information of each layer. Gradients that are not
+    finite are refused, with the models' `name`.
     """
     learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
@@ -296,8 +290,8 @@ def _all_finite(outputs: Float[np.ndarray, "models n classes"]) -> Bool[np.ndarr
 def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what_numbers: str) -> None:
     if not finite.all():
         raise InputError(
-            f"model {int(finite.argmin())} of `{name}` has {what_numbers} that are not finite: did its training "
-            "diverge? Lower the learning rate, or the strength of the method."
+            f"model {int(finite.argmin())} of {name} has {what_numbers} that are not finite: did its training diverge? "
+            "Lower the learning rate, or the strength of the method."
         )
 
 
@@ -308,24 +302,27 @@ def costs(
     attack_epochs: int,
     attack_each: bool,
     seeds: int,
-    sets: int,
-    names: list[str],
+    names: Sequence[str],
     methods: Sequence[str] = (),
 ) -> dict[str, int | float]:
-    """An estimate of the work of each part, in model steps: `train`, `retrain`, `untrained`, `original`; for each of
-    `names` and each set `NAME SET`; and for each of `methods` and each set `unlearning(NAME, SET)`, the usual passes
-    over all records.
+    """An estimate of the work of each part, in model steps: `train`, `retrain`; `judging(NAME)` of the references and
+    each of `names`; and for each of `methods` `unlearning(NAME)`, the usual passes over all records.
     """
     steps = learner.epochs * -(-examples // learner.batch_size) * seeds
     attack = attack_epochs * -(-(examples + nonmembers) // BATCH_SIZE) * seeds if nonmembers else 0
-    training = {TRAIN: steps * (1.5 if AMNESIAC in names else 1.0), RETRAIN: steps * sets}
-    references = {UNTRAINED: 1.0, ORIGINAL: attack + 1.0}
-    judging = {f"{name} {index}": attack * attack_each + 1.0 for name in names for index in range(sets)}
+    training = {TRAIN: steps * (1.5 if AMNESIAC in names else 1.0), RETRAIN: steps}
+    references = {judging(UNTRAINED): 1.0, judging(ORIGINAL): attack + 1.0}
+    judged = {judging(name): attack * attack_each + 1.0 for name in names}
     passes = EPOCHS * -(-examples // learner.batch_size) * seeds
-    unlearned = {unlearning(name, index): float(passes) for name in methods for index in range(sets)}
-    return training | unlearned | references | judging
+    unlearned = {unlearning(name): float(passes) for name in methods}
+    return training | unlearned | references | judged
 
 
-def unlearning(name: str, index: int) -> str:
-    """The name of the part in which a method unlearns a set."""
-    return f"unlearn {name} {index}"
+def unlearning(name: str) -> str:
+    """The name of the part in which a method unlearns."""
+    return f"unlearn {name}"
+
+
+def judging(name: str) -> str:
+    """The name of the part in which a method's models are judged."""
+    return f"judge {name}"

@@ -45,10 +45,10 @@ OVER: tuple[Score, ...] = ("forgotten_accuracy", "attack", "forgotten_log_likeli
 One = TypeVar("One")
 
 
-def set_result(
+def concluded_result(
     forgotten: str, protocol: Protocol, methods: tuple[MethodResult, ...], notes: Sequence[str] = ()
 ) -> UnlearnResult:
-    """The result for one set to forget (`forgotten`, in words): a conclusion is added to each method, and one on all of
+    """The result for the set to forget (`forgotten`, in words): a conclusion is added to each method, and one on all of
     them. `notes` become part of every finding.
     """
 
@@ -64,14 +64,6 @@ def set_result(
         for method in methods
     )
     return replace(undecided, finding=noted(together(findings)), methods=concluded)
-
-
-def over_sets(results: Sequence[UnlearnResult]) -> Finding:
-    if len(results) == 1:
-        return results[0].finding
-    every = [(index, method) for index, result in enumerate(results) for method in result.methods]
-    findings = {f"{method.name}, set {index}": method.finding for index, method in every if method.finding is not None}
-    return trained_here(together(findings), advice=BY_OUTPUTS)
 
 
 def conclusion(result: UnlearnResult, name: str) -> Conclusion:

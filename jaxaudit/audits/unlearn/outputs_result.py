@@ -29,16 +29,14 @@ class OutputsProtocol(StrictStruct, frozen=True):
     Attributes:
         records: of the set to forget.
         compared: models of each method that are compared: the first ones of its file, equally many of all methods, and
-            of retrained models as if retraining were a method. 0: there are too few, and nothing is compared.
-        references: the retrained models that all methods are compared with: as many, those after the first `compared`
-            ones.
+            of retrained models as if retraining were a method. All are compared with as many retrained models, those
+            after these. 0: there are too few, and nothing is compared.
         false_positive_rate: the share of retrained models' pairs that may be called unlearned.
     """
 
     records: int
     classes: int
     compared: Count
-    references: Count
     level: float
     false_positive_rate: float
 

@@ -1,4 +1,4 @@
-"""The result of the `unlearn` audit for one set to forget, which is its JSON, and the value that the audit returns."""
+"""The result of the `unlearn` audit, which is its JSON, and the value that the audit returns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,10 +43,9 @@ class Protocol(StrictStruct, frozen=True):
     Attributes:
         attack_nonmembers: number of test records that attack networks learned from, beside all members.
         seeds: models per method, one per seed.
-        p_value_threshold: the largest p-value of a difference: 0.05, divided by a method's scores times sets.
+        p_value_threshold: the largest p-value of a difference: 0.05, divided by the number of a method's scores.
         enough_seeds: whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds.
         members_share: share of members among records that the attack learned from; None without an attack.
-        seeds_to_compare: the number of seeds needed for the challenge's score and U-LiRA.
     """
 
     training_records: int
@@ -58,7 +57,6 @@ class Protocol(StrictStruct, frozen=True):
     p_value_threshold: float
     enough_seeds: bool
     members_share: Number
-    seeds_to_compare: int
 
 
 class ScoreSpread(StrictStruct, frozen=True):
@@ -122,8 +120,8 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
         places: rank of each of `COMPARED` among retrained models; empty for `retraining`; `untrained` has no `attack`.
         finding: the conclusion on the method; None for a reference.
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
-            retrained models of the other half; None for `untrained`, and with fewer seeds than
-            `Protocol.seeds_to_compare`. `retraining` shows the score of other retrained models, `original` that of
+            retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds.
+            `retraining` shows the score of other retrained models, `original` that of
             models that forgot nothing.
         u_lira: the accuracy of U-LiRA, on the same models.
         layers: the information about the forgotten records, layer by layer, the median of its models.
@@ -141,7 +139,7 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
-    """The results of all methods on one set to forget.
+    """The results of all methods.
 
     Attributes:
         finding: on all methods: the worst verdict.
@@ -208,53 +206,48 @@ class MethodModels:
     """The models of one method, and measurements that the results only summarise.
 
     Attributes:
-        params: their parameters, as the learner returned them; the leading axes are sets and seeds, for `untrained` and
-            `original` only seeds.
+        params: their parameters, as the learner returned them; the leading axis is seeds.
         layers: the information of every layer about the records to forget; the layers add up to
             `MethodScores.information`.
-        u_lira: for each set, as `jaxaudit.metrics.u_lira` returns it; empty if models were not compared.
+        u_lira: as `jaxaudit.metrics.u_lira` returns it; None if models were not compared.
     """
 
     params: Any
-    layers: Mapping[str, Float[np.ndarray, "sets seeds"]]
-    u_lira: tuple[ULira, ...] = ()
+    layers: Mapping[str, Float[np.ndarray, " seeds"]]
+    u_lira: ULira | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class UnlearnAudit:
-    """The results of all methods on all sets to forget.
+    """The results of all methods.
 
     Attributes:
-        results: one for each set.
-        finding: over all methods and sets: the worst verdict.
-        forget: the records of each set to forget.
+        forget: the records to forget.
         models: of each method, by its name.
         sources: the papers that the numbers rest on.
         form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
-    results: tuple[UnlearnResult, ...]
-    finding: Finding
-    forget: Bool[np.ndarray, "sets n"]
+    result: UnlearnResult
+    forget: Bool[np.ndarray, " n"]
     models: Mapping[str, MethodModels]
     sources: tuple[str, ...] = ()
     models_per_batch: int | None = None
     form: str | None = None
 
     @property
-    def result(self) -> UnlearnResult:
-        """The result of the first set to forget."""
-        return self.results[0]
+    def finding(self) -> Finding:
+        """The conclusion on all methods: the worst verdict."""
+        return self.result.finding
 
-    def scores(self, name: str, score: str) -> Float[np.ndarray, "sets seeds"]:
-        """`score`, an attribute of `MethodScores`, of one method: row = set to forget, column = seed; NaN: no value."""
-        spreads = [getattr(result[name].scores, score) for result in self.results]
-        seeds = self.result.protocol.seeds
-        return np.array([[np.nan] * seeds if spread is None else spread.values for spread in spreads])
+    def scores(self, name: str, score: str) -> Float[np.ndarray, " seeds"]:
+        """`score`, an attribute of `MethodScores`, of each of a method's models; NaN: no value."""
+        spread = getattr(self.result[name].scores, score)
+        return np.full(self.result.protocol.seeds, np.nan) if spread is None else np.array(spread.values)
 
-    def plot(self, forget_set: int = 0) -> "Figure":
-        """The chart of one set to forget; see `UnlearnResult.plot`."""
-        return self.results[forget_set].plot()
+    def plot(self) -> "Figure":
+        """Efficacy by method, and any attack against efficacy; see `UnlearnResult.plot`."""
+        return self.result.plot()
 
 
 def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:

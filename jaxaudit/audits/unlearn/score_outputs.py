@@ -128,7 +128,6 @@ def score_given(
         records=retrained.log_odds.shape[1],
         classes=retrained.classes,
         compared=compared,
-        references=compared,
         level=level,
         false_positive_rate=FALSE_POSITIVE_RATE,
     )
@@ -189,8 +188,8 @@ def _numbers(
     key: Key[Array, ""], name: str, method: Answers, references: Answers, level: float
 ) -> tuple[ChallengeScore, ULira, Estimate | None]:
     """The challenge's score, U-LiRA and its true positive rate, of a method's models against retrained ones."""
-    own_key, _, own_name, index = _bootstraps(key, "", name)
-    challenge, lira = challenge_and_u_lira(own_key, own_name, index, method, references, level)
+    own_key, _, own_name, _ = _bootstraps(key, "", name)
+    challenge, lira = challenge_and_u_lira(own_key, own_name, method, references, level)
     rate = u_lira_rate(
         stream(*_bootstraps(key, "u-lira rate", name)),
         method.log_odds,

@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack
 from jaxaudit.audits.attack.exposure import place_in_set
-from jaxaudit.audits.attack.records import USUAL, attack_records, open_for_attacks
+from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members, target_log_odds
 from jaxaudit.cli.attack import AttackOptions, named_attacks
@@ -34,9 +34,9 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     # None are all that the bank allows.
     attacks, flags = None, options.audit
     if flags.attacks is not None or flags.attack_option:
-        attacks = named_attacks(flags, RECORD_ATTACKS, [attack.name for attack in USUAL], RecordAttack)
+        attacks = named_attacks(flags, RECORD_ATTACKS, [attack.name for attack in RECORD_ATTACKS], RecordAttack)
     targets, records = _targets(options, bank)
-    shadows = open_for_attacks(bank, len(USUAL if attacks is None else attacks), records)
+    shadows = open_for_attacks(bank, len(RECORD_ATTACKS if attacks is None else attacks), records)
     if shadows.scale is not None and attacks is None:
         say("attacks that compare probabilities (rmia) are left out: this is a bank of scores, of which ranks are used")
     missing = bank.missing()

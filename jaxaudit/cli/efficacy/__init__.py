@@ -75,11 +75,6 @@ class EfficacyFlags(Seeded):
         "1) or gaussian (real numbers, of standard deviation 1).",
         default="categorical",
     )
-    true_fisher: bool = option(
-        "Also measure the true Fisher information, in expectation over the model's own outputs: one more measurement "
-        "for each output.",
-        default=False,
-    )
 
 
 @dataclass(frozen=True)

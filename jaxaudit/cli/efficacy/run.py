@@ -85,7 +85,6 @@ def _of_network(
         examples,
         references=references,
         likelihood=_likelihood(options),
-        true_fisher=options.audit.true_fisher,
         notes=notes,
     )
     return EfficacyInputs(judged, references, examples, audit, config_hash)
@@ -259,8 +258,10 @@ def read_text_inputs(options: EfficacyOptions) -> EfficacyInputs:
             f"--data {options.data.data}: texts need a causal language model of transformers; name the folder with its "
             "weights and its tokenizer (--model), and leave out --params."
         )
-    values = {"--likelihood": audit_flags.likelihood != "categorical", "--true-fisher": audit_flags.true_fisher}
-    refuse_options(values, "is of records with labels; the labels of a text are its own tokens")
+    refuse_options(
+        {"--likelihood": audit_flags.likelihood != "categorical"},
+        "is of records with labels; the labels of a text are its own tokens",
+    )
     sources = [parse_reference(text) for text in model.reference]
     if any(path is None for _, path in sources):
         raise InputError("--reference untrained is of other networks; give a language model's as NAME=FOLDER.")

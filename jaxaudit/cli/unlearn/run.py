@@ -60,7 +60,7 @@ DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "
 
 def _tell_of_few(seeds: int, of_texts: bool) -> None:
     """Prints on stderr, before any work, that so many seeds cannot show a difference."""
-    threshold = threshold_of(1, of_texts)
+    threshold = threshold_of(of_texts)
     if least_p_value(seeds) > threshold:
         enough = next(count for count in count_from(seeds) if least_p_value(count) <= threshold)
         say(
@@ -86,7 +86,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     classes = vocabulary_of(train) or len(train.class_names)
     learner = make_learner(factory, recipe, train.inputs.shape[1:], classes, len(train), of_texts)
     methods = make_methods(method_fields, recipe.batch_size, learner.net)
-    answers = None if parts.answers is None else [parts.answers]
     _tell_of_few(seeds, of_texts)
     key = jax.random.key(audit_flags.seed)
 
@@ -96,14 +95,14 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             train,
             test,
             learner,
-            parts.forget[None],
+            parts.forget,
             amnesiac=AMNESIAC in names,
             methods=methods,
             seeds=seeds,
             nonmembers=audit_flags.nonmembers,
             attack_epochs=audit_flags.attack_epochs or ATTACK_EPOCHS,
-            forgotten=[parts.forgotten],
-            other_answers=answers,
+            forgotten=parts.forgotten,
+            other_answers=parts.answers,
             notes=_notes(parts, learner, methods, method_fields),
             execution=execution,
         )
@@ -193,8 +192,7 @@ def _notes(
 
 
 def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -> None:
-    leading = () if name == "original" else (0,)
-    model = jax.tree.map(lambda leaf: jnp.asarray(leaf[(*leading, seed)]), audit.models[name].params)
+    model = jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name].params)
     file.write(safetensors_bytes(name_weights(model.params, model.state)))
 
 

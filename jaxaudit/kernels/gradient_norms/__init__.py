@@ -8,7 +8,6 @@ stays a loop, whose steps are positions of one sum, as tokens are.
 """
 
 from jaxaudit.kernels.gradient_norms.directions import Similarity as Similarity
-from jaxaudit.kernels.gradient_norms.directions import expected_squared_grad_norms as expected_squared_grad_norms
 from jaxaudit.kernels.gradient_norms.directions import gradient_similarity as gradient_similarity
 from jaxaudit.kernels.gradient_norms.directions import mean_gradient as mean_gradient
 from jaxaudit.kernels.gradient_norms.norms import SquaredGradNorms as SquaredGradNorms

@@ -1,11 +1,6 @@
-"""The mean gradient of some examples, the similarity of each one's gradient to it, and the true Fisher information.
+"""The mean gradient of some examples, and the similarity of each one's gradient to it."""
 
-The true Fisher information is exact in as many passes as the network has outputs, since a likelihood says which scores
-and weights it is a sum of (`kernels/likelihoods.py`).
-"""
-
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,8 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import check_ranges
-from jaxaudit.kernels.gradient_norms.norms import LogProb, Records, SquaredGradNorms, squared_grad_norms
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
+from jaxaudit.kernels.gradient_norms.norms import LogProb, Records
 
 CHUNK = 256
 
@@ -91,6 +85,7 @@ def gradient_similarity(
 
     >>> def log_prob(params, inputs, labels):
     ...     return inputs @ params
+    >>> from jaxaudit.kernels import squared_grad_norms
     >>> model = log_prob, jnp.zeros(2), jnp.array([[3.0, 0.0], [0.0, 3.0]]), jnp.zeros(2)
     >>> mean, norms = mean_gradient(*model), squared_grad_norms(*model).total
     >>> found = gradient_similarity(*model, direction=mean, squared_norms=norms)
@@ -152,71 +147,3 @@ def _backwards_twice(
     log_probs, pull = jax.vjp(lambda params: log_prob(params, inputs, labels, *constants), params)
     _, push = jax.vjp(lambda weights: pull(weights)[0], jnp.zeros_like(log_probs))
     return push(direction)[0]
-
-
-Outputs = Callable[[Any, Any], Array]
-
-
-@dataclass(frozen=True)
-class _Score:
-    """A score function of an example, with the score's index in place of the label; equal ones share a program."""
-
-    outputs: Outputs
-    likelihood: Likelihood
-
-    def __call__(self, params: Any, inputs: Any, k: Any) -> Array:
-        return self.likelihood.score(self.outputs(params, inputs), k)
-
-
-def expected_squared_grad_norms(
-    outputs: Outputs,
-    params: Any,
-    inputs: Records,
-    *,
-    likelihood: Likelihood = CATEGORICAL,
-    chunk: int | None = None,
-) -> SquaredGradNorms:
-    """The exact expectation over y ~ p(y | x) of |gradient of log p(y | x)|^2, for every example and leaf.
-
-    Its mean over the examples is the trace of the true Fisher information, which does not depend on the labels. With
-    the actual labels in place of y it would be the empirical one (Kunstner, Balles & Hennig 2019, "Limitations of the
-    empirical Fisher approximation for natural gradient descent", section 2). It is a sum over the K outputs of the
-    network: of p_k |gradient of log p_k|^2 for classes, p_k (1 - p_k) |gradient of z_k|^2 for independent labels, and
-    |gradient of mu_k|^2 / sigma^2 for Gaussian outputs.
-
-    It costs K times as much as `squared_grad_norms`, and is as exact; arguments and errors are those of that function,
-    but `outputs` is `(params, inputs) -> [n, K]`, and `likelihood` the distribution of their labels.
-
-    >>> import numpy as np
-    >>> found = expected_squared_grad_norms(lambda p, x: x @ p, jnp.zeros((2, 2)), np.eye(2, dtype=np.float32))
-    >>> found.total.tolist()
-    [0.5, 0.5]
-    """
-    n = len(jax.tree.leaves(inputs)[0])
-    check_ranges("[1, inf)", examples=n)
-    weights = _weights(outputs, likelihood, params, inputs, n, chunk or CHUNK)
-    total, norms = None, None
-    for k in range(weights.shape[1]):
-        labels = np.full(n, k, np.int32)
-        norms = squared_grad_norms(_Score(outputs, likelihood), params, inputs, labels, chunk=chunk)
-        # A class of probability 0 may have a gradient of any size, but has weight 0.
-        part = jax.tree.map(lambda leaf, w=weights[:, k]: jnp.where(w > 0, w * leaf, 0), norms.leaves)
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
-    assert norms is not None
-    return SquaredGradNorms(total, norms.paths_of_leaves)
-
-
-def _weights(
-    outputs: Outputs, likelihood: Likelihood, params: Any, inputs: Records, n: int, chunk: int
-) -> Float[Array, "n k"]:
-    parts = []
-    with jax.default_matmul_precision("highest"):
-        for start in range(0, n, chunk):
-            some = jax.tree.map(lambda array, s=start: jnp.asarray(array[s : s + chunk]), inputs)
-            parts.append(np.asarray(_weights_of(outputs, likelihood, params, some)))
-    return jnp.asarray(np.concatenate(parts))
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _weights_of(outputs: Outputs, likelihood: Likelihood, params: Any, inputs: Any) -> Array:
-    return likelihood.weight(outputs(params, inputs))

@@ -39,7 +39,7 @@ class FixedScores:
     shadows = "paired"
     needs_bins = False
 
-    def scores(self, key: Any, asked: Any, shadows: Any, progress: Any) -> np.ndarray:
+    def scores(self, key: Any, asked: Any, shadows: Any) -> np.ndarray:
         return self.said
 
 

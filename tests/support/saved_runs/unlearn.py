@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxaudit.audits.unlearn.against_retrained import Distinguishability, compare_with_retrained, protocol_of
 from jaxaudit.audits.unlearn.evaluate import score_spread
-from jaxaudit.audits.unlearn.finding import over_sets, set_result
+from jaxaudit.audits.unlearn.finding import concluded_result
 from jaxaudit.audits.unlearn.result import RETRAINING, MethodModels, MethodScores, UnlearnAudit, UnlearnResult
 from jaxaudit.metrics import ChallengeScore, Estimate, ULira
 from jaxaudit.report.kinds import recorded
@@ -31,11 +31,10 @@ def unlearn_audit(
     *,
     attacked: bool = True,
     told: ChallengeScore | None = None,
-    sets: int = 1,
     forgotten: str = "records",
     notes: tuple[str, ...] = (),
 ) -> UnlearnAudit:
-    """An audit whose retrained models score 0.5 to 0.6 everywhere; the sets to forget are all alike.
+    """An audit whose retrained models score 0.5 to 0.6 everywhere.
 
     `told`: how models were told from retrained ones, as if there were seeds enough.
     """
@@ -58,15 +57,13 @@ def unlearn_audit(
         RETRAINING: scores(RETRAINING, {}, crumbs=0),
         **{name: scores(name, factors) for name, factors in methods.items()},
     }
-    protocol = protocol_of(2, sets, 4, 3, 2 if attacked else 0, seeds, 0.95)
-    layers = {layer: share * SPREAD[None, :seeds] for layer, share in SHARES.items()}
-    apart = {name: () if told is None or name == "untrained" else (Distinguishability(told, U_LIRA),) for name in made}
-    found = compare_with_retrained(
-        0, protocol, {name: [each] for name, each in made.items()}, dict.fromkeys(made, layers), apart
-    )
-    results = (set_result(forgotten, protocol, found, notes),) * sets
+    protocol = protocol_of(2, 4, 3, 2 if attacked else 0, seeds, 0.95)
+    layers = {layer: share * SPREAD[:seeds] for layer, share in SHARES.items()}
+    apart = {} if told is None else {name: Distinguishability(told, U_LIRA) for name in made if name != "untrained"}
+    found = compare_with_retrained(protocol, made, dict.fromkeys(made, layers), apart)
+    result = concluded_result(forgotten, protocol, found, notes)
     models = {name: MethodModels(None, {}) for name in made}
-    return UnlearnAudit(results, over_sets(results), np.tile([True, True, False, False], (sets, 1)), models)
+    return UnlearnAudit(result, np.array([True, True, False, False]), models)
 
 
 def unlearn_run(

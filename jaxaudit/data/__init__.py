@@ -13,7 +13,7 @@ without JAX.
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.files import load_path
 from jaxaudit.data.images import is_image, prepare_images
-from jaxaudit.data.pairs import align_classes, align_target_data
+from jaxaudit.data.pairs import align_classes, align_dealt, align_target_data
 from jaxaudit.data.resolve import load, load_table, load_tfds
 from jaxaudit.data.sets.embedded import digits, printed_digits
 from jaxaudit.data.tables.table import (
@@ -35,6 +35,7 @@ __all__ = [
     "Examples",
     "Table",
     "align_classes",
+    "align_dealt",
     "align_target_data",
     "candidate_indices",
     "category_counts",

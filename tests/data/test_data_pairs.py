@@ -17,6 +17,7 @@ from jaxaudit.data.examples import Examples, Role, Sets, concatenate
 from jaxaudit.data.groups import LONGEST, groups_file, groups_of, hash_of_groups, load_groups, number_sets
 from jaxaudit.data.pairs import (
     align_classes,
+    align_dealt,
     align_target_data,
     drop_overlap,
     find_overlap,
@@ -65,6 +66,34 @@ def test_refused(query, other, message):
     query, other = make(query[0], query[1], "query"), make(other[0], other[1], "other")
     with pytest.raises(InputError, match=message):
         align_classes(query, other)
+
+
+def with_titles(titles: str, values: list[list[float]], name: str) -> Examples:
+    return Examples(np.array(values), np.arange(len(values)), ("a", "b"), name, titles=tuple(titles))
+
+
+def test_dealt_sets_are_matched_by_the_names_of_classes():
+    query = make("ab", "abc", "query")
+    assert align_dealt(query, make("ba", "ba", "holdout")).labels.tolist() == [1, 0]
+    # All names differ: nothing says which is which, however many there are.
+    for names in ("xy", "01", "ax"):
+        with pytest.raises(InputError, match="does not name"):
+            align_dealt(query, make(names, names, "holdout"))
+
+
+def test_dealt_sets_are_matched_by_the_names_of_columns():
+    query = with_titles("pq", [[1.0, 2.0], [3.0, 4.0]], "query")
+    exchanged = with_titles("qp", [[2.0, 1.0], [4.0, 3.0]], "holdout")
+    for aligned in (align_dealt(query, exchanged), align_classes(query, exchanged)):
+        assert aligned.inputs.tolist() == query.inputs.tolist()
+        assert aligned.titles == query.titles
+        assert "by name" in aligned.notes[-1]
+    for titles in ("pr", "p"):
+        values = [[1.0] * len(titles)] * 2
+        with pytest.raises(InputError, match="same columns"):
+            align_dealt(query, with_titles(titles, values, "holdout"))
+    # Arrays name no columns.
+    assert align_dealt(query, make("ab", "ab", "holdout")).notes == ()
 
 
 def test_align_target_data():

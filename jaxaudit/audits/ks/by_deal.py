@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.train import train_shadows
-from jaxaudit.data import align_target_data, load
+from jaxaudit.data import align_dealt, load
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.groups import groups_in_file, number_sets
 from jaxaudit.data.labels import number_groups
@@ -135,7 +135,7 @@ def open_deal(folder: Path | str) -> Deal:
         raise InputError(f"{folder}: the deal is blind; `jaxaudit ks` reads answers to its challenge.")
     sets = opened.names.map(lambda _, name: load(name, label=opened.label))
     query = sets[Role.QUERY]
-    sets = sets.map(lambda role, examples: examples if role == Role.QUERY else align_target_data(query, examples))
+    sets = sets.map(lambda role, examples: examples if role == Role.QUERY else align_dealt(query, examples))
     dealt = opened.names.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
     values = dealt.map(lambda _, name: groups_in_file(name))
     if len(dealt) == 1 or len(values) < len(dealt):

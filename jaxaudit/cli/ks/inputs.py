@@ -39,7 +39,7 @@ from jaxaudit.cli.read_sets import (
     with_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.data import Examples, align_target_data, concatenate
+from jaxaudit.data import Examples, align_dealt, align_target_data, concatenate
 from jaxaudit.data.challenge import answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
@@ -135,7 +135,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
     def matched(role: Role, examples: Examples) -> Examples:
         if role == Role.CALIBRATION:
             return match(query, examples, drop_shared=data.drop_overlap)
-        return examples if role == Role.QUERY else align_target_data(query, examples)
+        return examples if role == Role.QUERY else align_dealt(query, examples)
 
     sets = whole.map(matched)
     if set_alone:

@@ -29,7 +29,7 @@ from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.outputs.form import OutputsPlace
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
-from jaxaudit.data.pairs import align_target_data
+from jaxaudit.data.pairs import align_dealt
 from jaxaudit.data.paths import exists
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -154,7 +154,7 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
         read = reader(replace(data, images=description.images), description.group_columns)
         members, names = read(name), description.class_names or tuple(map(str, range(description.classes)))
         first = members.take(slice(1))
-        members = align_target_data(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
+        members = align_dealt(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
     return with_groups(Sets(members=members), data.groups, Sets(members=name))[Role.MEMBERS]
 
 

@@ -14,7 +14,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, groups_of_sets, reader, text_reader
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import BankData, BankNetwork
-from jaxaudit.data import Examples, align_classes, align_target_data, concatenate
+from jaxaudit.data import Examples, align_classes, align_dealt, concatenate
 from jaxaudit.data.bank.description import MOST_RECORDS, Counts, Hashes, SampledAlike, Sizes
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
@@ -75,7 +75,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     groups = groups_of_sets(data.groups, names, examples_by_role.map(lambda _, examples: len(examples)))
     query = replace(query, groups=groups.get(Role.QUERY))
     held = None if held is None else replace(held, groups=groups.get(Role.HOLDOUT))
-    holdout = None if held is None else align_target_data(query, held)
+    holdout = None if held is None else align_dealt(query, held)
     calibration = None if other is None else align_classes(query, other)
     if not data.drop_overlap:
         _refuse_shared(query, holdout, calibration)

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from jaxaudit.attacks import Attack
+from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit

@@ -62,7 +62,6 @@ def test_the_numbers_are_those_of_the_built_in_audit_on_the_same_outputs():
 
     def outputs(name: str) -> dict[str, np.ndarray]:
         params = audit.models[name].params
-        params = params if name == "original" else jax.tree.map(lambda leaf: leaf[0], params)
         on_train, on_test = (log_probs_many(network, params, part.inputs) for part in (train, test))
         return {"forget": on_train[:, forget], "retain": on_train[:, ~forget], "test": on_test}
 

@@ -163,16 +163,16 @@ def compare_with_retrained(
         return places
 
     def one(name: str) -> MethodResult:
-        found = distinguished.get(name)
+        comparison = distinguished.get(name)
         return MethodResult(
             name,
             scores[name],
             {} if name == RETRAINING else places(name),
             finding=None,
-            challenge=found and found.challenge,
-            u_lira=found and found.u_lira.accuracy,
+            challenge=comparison and comparison.challenge,
+            u_lira=comparison and comparison.u_lira.accuracy,
             layers={layer: median(values) for layer, values in layers[name].items()},
-            tofu=found and found.tofu,
+            tofu=comparison and comparison.tofu,
         )
 
     return tuple(map(one, scores))

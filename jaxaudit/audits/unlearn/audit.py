@@ -169,7 +169,7 @@ def compare_unlearning(
     scores, layers, outputs = _scored(of, params, forget, other_answers, attack_each, parts)
     distinguished = distinguishability(stream(key, "against retrained"), outputs, scores, level)
     protocol = protocol_of(int(forget.sum()), len(train), len(test), count, seeds, level, of_texts)
-    found = compare_with_retrained(protocol, scores, layers, distinguished)
+    compared = compare_with_retrained(protocol, scores, layers, distinguished)
     of_methods = {
         RETRAINING: papers_of(retrain),
         AMNESIAC: papers_of(train_and_record),
@@ -177,7 +177,7 @@ def compare_unlearning(
     }
     return UnlearnAudit(
         result=concluded_result(
-            forgotten or f"{int(forget.sum()):,} of {len(train):,} records", protocol, found, notes
+            forgotten or f"{int(forget.sum()):,} of {len(train):,} records", protocol, compared, notes
         ),
         forget=forget,
         models={
@@ -215,11 +215,8 @@ def _trained(
     forgotten: dict[str, Any] = {}
     if amnesiac:
         # Amnesiac unlearning starts from these original models.
-        recorded = train_and_record(
-            keys, forget[None], inputs, labels, learner, execution=parts[TRAIN], summarize=summarize
-        )
-        original, taken_back = trained_by(Recording(learner, 1), recorded)
-        forgotten[AMNESIAC] = jax.tree.map(lambda leaf: leaf[:, 0], taken_back)
+        recorded = train_and_record(keys, forget, inputs, labels, learner, execution=parts[TRAIN], summarize=summarize)
+        original, forgotten[AMNESIAC] = trained_by(Recording(learner), recorded)
     else:
         everyone = np.ones((seeds, len(labels)), bool)
         whole = fit_many(keys, everyone, inputs, labels, learner, execution=parts[TRAIN], summarize=summarize)

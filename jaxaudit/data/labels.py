@@ -197,6 +197,9 @@ def group_values(values: Any, rows: Int[np.ndarray, " some"], of: str) -> Shaped
     cells = list(array)
     if max((len(cell) for cell in cells if isinstance(cell, str)), default=0) > LONGEST:
         raise _too_long(of)
+    numbers = [cells[row] for row in rows.tolist() if isinstance(cells[row], float | np.floating)]
+    if any(number != np.floor(number) for number in numbers if np.isfinite(number)):
+        raise InputError(f"the groups of the {of} are fractions; give one integer or text per record.")
     # Whatever stands for no value, such as None or pandas' NA, is such a text, too.
     texts = {row: str(cells[row]) for row in rows.tolist()}
     if {text for row, text in texts.items() if isinstance(cells[row], str)} & {

@@ -141,8 +141,8 @@ def test_numbers_as_spreadsheets_shorten_them_are_refused():
     """1.23457E+11 stands for many numbers of groups."""
     with pytest.raises(InputError, match="rounded"):
         checked_groups(np.array(["1.23457E+11", "1.23458E+11"]), "set")
-    for exact in (["1.5E+1", "2.5E+1"], ["1.23457E+11", "b"]):
-        assert checked_groups(np.array(exact), "set").tolist() == exact
+    exact = ["1.23457E+11", "b"]
+    assert checked_groups(np.array(exact), "set").tolist() == exact
 
 
 @pytest.mark.parametrize("code", [-999.0, 99.0, 9999.0])

@@ -381,6 +381,10 @@ def _csv_columns(path: Path, expected: Expected) -> TableColumns:
     rows, classes, source = expected.rows, expected.classes, path.name
     if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
         raise InputError(f"{source}: is longer than {rows} rows of {classes} numbers; is it of the {expected.of}?")
+    line = _first_line(path)
+    cells = 1 + max(map(line.count, ",;\t"))
+    if '"' not in line and cells > classes + 1 + FURTHER:
+        raise expected.unlike(source, f"has {cells} columns but the {expected.of} has {classes} classes")
     table = read_csv(path, header=False)
 
     def is_number(cell: str) -> bool:

@@ -374,22 +374,22 @@ def refuse_contrary(column: ScoreColumn, sets: Shaped[np.ndarray, " n"], name: s
     they are shares on one set and percentages on another, where the scale would look like memory. Of percentages hardly
     a whole set is at 1% or less, unless all of it is 0.
     """
-    plain_score, present = known_as(column.score), column.values[~np.isnan(column.values)]
-    if plain_score in SHARES:
+    promise, present = known_as(column.score), column.values[~np.isnan(column.values)]
+    if promise in SHARES:
         least, most = float(present.min()), float(present.max())
         largest = [float(np.nanmax(column.values[sets == of], initial=0)) for of in SETS]
         mixed = any(0 < size <= 1 + EXCESS for size in largest) and most > PERCENT
         wrong = mixed or least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
         usual = "are shares from 0 to 1, or percentages, on all sets alike"
     else:
-        signed = SIGNS.get(plain_score, 0) * present
+        signed = SIGNS.get(promise, 0) * present
         wrong = bool(signed.max() <= 0 and signed.min() < 0)
-        usual = f"are {'above' if SIGNS.get(plain_score) == 1 else 'below'} 0"
+        usual = f"are {'above' if SIGNS.get(promise) == 1 else 'below'} 0"
     if wrong:
         raise InputError(
-            f"{name}: the column {column.name} is {'higher' if plain_score in HIGHER else 'lower'} for records that "
-            f"were used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they "
-            f"point, of all sets alike: name {column.score} in `lower` or in `higher`."
+            f"{name}: the column {column.name} is {'higher' if promise in HIGHER else 'lower'} for records that were "
+            f"used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they point, of "
+            f"all sets alike: name {column.score} in `lower` or in `higher`."
         )
 
 

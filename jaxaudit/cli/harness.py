@@ -265,16 +265,14 @@ def _check_place(field: OptionField, value: Any) -> None:
 
 def _check_data(option: str, name: str) -> None:
     """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
-    # Imported here because NumPy takes a tenth of a second.
-    from jaxaudit.data.tfds import data_folder, on_disk
-
     source = name.rpartition("@")[0] if "@" in name and _mode(name) is None else name
-    path, folder = on_disk(source, None), data_folder(None)
-    if path is not None:
-        return _check_path(option, path)
+    folder = os.environ.get("JAXAUDIT_DATA")
+    for path in (source, *([] if not folder else [os.path.join(folder, source)])):
+        if source and _mode(path) is not None:
+            return _check_path(option, path)
     is_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
     if source.strip() and not is_set:
-        raise InputError(_missing(option, source, "" if folder is None else f" here or in {folder}"))
+        raise InputError(_missing(option, source, f" here or in {folder}" if folder else ""))
 
 
 def _check_path(option: str, path: str | Path) -> None:

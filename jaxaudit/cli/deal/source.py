@@ -212,15 +212,15 @@ def single_groups(units: DealtUnits, rows: Mapping[str, np.ndarray]) -> tuple[tu
     adjusted = f"(5%, adjusted for {counted} of one model)"
     if units.within:
         sizes = zip(query.tolist(), holdout.tolist(), strict=True)
-        named = sum(counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes)
+        can_be_named = sum(counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes)
         needed = records_a_set_needed(groups)
         rest = f"{needed:,} records of a group in query set and in holdout are enough."
-        if named < groups:
+        if can_be_named < groups:
             rest = f"Enough are {needed:,} records of a group in query set and in holdout each."
         if groups > MOST_TESTS:
             rest = f"P-values can be adjusted for at most {MOST_TESTS:,} groups: deal fewer of them."
-        able = "each" if named == groups else f"{named:,}"
-        return (f"Single groups: {ASK} can name {able} of {counted} {adjusted}.", rest), named > 0
+        able = "each" if can_be_named == groups else f"{can_be_named:,}"
+        return (f"Single groups: {ASK} can name {able} of {counted} {adjusted}.", rest), can_be_named > 0
     needed = holdout_groups_needed(groups)
     enough = held >= needed
     lines = (

@@ -181,17 +181,13 @@ def _with_members(bank: Bank, models: ShadowModels, members: Examples, sets: Map
 
 def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarray, " kept"]]:
     """The records that tests use, of all or of the first `records`, without inputs; and their columns in the bank."""
-    columns, names, description = (
-        np.flatnonzero(~bank.dropped[:records]),
-        bank.description.class_names,
-        bank.description,
-    )
+    columns, description = np.flatnonzero(~bank.dropped[:records]), bank.description
     kept = {role: ~bank.dropped[:records][getattr(bank, role)] for role in Sizes._fields}
     alone = np.arange(bank.holdout.stop, description.records)
     examples = Examples(
         np.zeros((len(columns), 0), np.float32),
         bank.labels[columns],
-        NO_CLASS if description.outputs in SCORED else names or tuple(map(str, range(description.classes))),
+        NO_CLASS if description.outputs in SCORED else description.names,
         "records",
         groups=None if bank.groups is None else np.r_[bank.groups, alone][columns],
     )

@@ -350,7 +350,7 @@ def named_sets(data: Any) -> "NamedSets":
             `open_folder`.
     """
     # Imported here because NumPy takes a tenth of a second.
-    from jaxaudit.data.examples import Sets
+    from jaxaudit.data.examples import Role, Sets
     from jaxaudit.data.paths import exists
     from jaxaudit.data.roles import NamedSets, open_folder
 
@@ -359,9 +359,12 @@ def named_sets(data: Any) -> "NamedSets":
     if deal is None or not exists(deal):
         return NamedSets(Sets(query=data.query, calibration=data.calibration, holdout=held), data.label)
     folder = open_folder(deal)
-    given = Sets(calibration=data.calibration)
-    twice = {"--query": data.query, "--holdout": held, "--calibration": {*given} & {*folder.names}}
+    twice = {
+        "--query": data.query,
+        "--holdout": held,
+        "--calibration": Role.CALIBRATION in folder.names and data.calibration,
+    }
     refuse_options(twice, f"{deal} of --deal has that set")
     if None not in (data.label, folder.label) and data.label != folder.label:
         raise InputError(f"--label {data.label}: the deal in {deal} has the label in {folder.label!r}; leave it out.")
-    return NamedSets(folder.names | given, data.label or folder.label, folder.key)
+    return NamedSets(folder.names | Sets(calibration=data.calibration), data.label or folder.label, folder.key)

@@ -327,13 +327,13 @@ def groups_of_sets(groups: str | None, names: Sets[str], counts: Sets[int]) -> S
     """The groups of the records of each set that was dealt, of so many records; of none if no groups are named."""
     if groups is None:
         return Sets()
-    dealt = counts.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
-    if len(dealt) > 1 and groups_file(groups) is not None:
+    dealt_counts = counts.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    if len(dealt_counts) > 1 and groups_file(groups) is not None:
         raise InputError(f"--groups {groups}: is a file, and there are several sets; name the column of their files.")
-    return number_sets(dealt.map(lambda role, count: read_groups(groups, names[role], count, role.words)))
+    return number_sets(dealt_counts.map(lambda role, count: read_groups(groups, names[role], count, role.words)))
 
 
-def with_groups(sets: Sets[Examples], groups: str | None, names: Sets[str]) -> Sets[Examples]:
+def with_named_groups(sets: Sets[Examples], groups: str | None, names: Sets[str]) -> Sets[Examples]:
     """The sets, with the groups of the records of those that were dealt, if any are named."""
     values = groups_of_sets(groups, names, sets.map(lambda _, examples: len(examples)))
     return sets.map(lambda role, examples: replace(examples, groups=values[role]) if role in values else examples)

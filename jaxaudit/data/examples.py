@@ -71,11 +71,14 @@ class Examples:
         if len(set(self.class_names)) < len(self.class_names):
             twice = next(name for name in self.class_names if self.class_names.count(name) > 1)
             raise InputError(f"{self.name}: the class name {twice!r} occurs twice; give every class its own name.")
-        if self.groups is not None and np.shape(self.groups) != labels.shape:
-            raise InputError(
-                f"{self.name}: groups have shape {np.shape(self.groups)}, but there are {len(inputs)} records; give "
-                "one integer or text for each."
-            )
+        if self.groups is not None:
+            groups = np.asarray(self.groups)
+            if groups.shape != labels.shape:
+                raise InputError(
+                    f"{self.name}: groups have shape {groups.shape}, but there are {len(inputs)} records; give one "
+                    "integer or text for each."
+                )
+            object.__setattr__(self, "groups", groups)
         inputs, labels = inputs.view(), labels.astype(np.int32)
         inputs.flags.writeable = labels.flags.writeable = False
         object.__setattr__(self, "inputs", inputs)
@@ -198,6 +201,8 @@ class Sets(Mapping[Role, Value], Generic[Value]):
     >>> sizes = Sets(query=300, holdout=200, members=None)
     >>> sizes[Role.QUERY], sizes.get(Role.MEMBERS), Role.HOLDOUT in sizes, sum(sizes.values())
     (300, None, True, 500)
+    >>> sizes | Sets(holdout=250)
+    Sets(query=300, holdout=250)
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from jaxaudit.errors import InputError
 SUFFIXES = (".npy", ".csv")
 
 
-def groups_of(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
+def groups_by_role(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
     """The group of each record of query set, holdout and known members, numbered from 0 in the order in which they
     first occur; of no set if records were dealt one by one.
 
@@ -32,14 +32,14 @@ def groups_of(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
         InputError: some of these sets have groups and some have none; or as `number_sets`.
 
     >>> one = Examples(np.zeros((3, 1)), np.array([0, 0, 0]), ("a",), "one", groups=np.array(["b", "a", "b"]))
-    >>> groups_of(Sets(query=one.take(np.array([0, 2])), holdout=one.take(slice(1, 2)), calibration=one))
+    >>> groups_by_role(Sets(query=one.take(np.array([0, 2])), holdout=one.take(slice(1, 2)), calibration=one))
     Sets(query=array([0, 0]), holdout=array([1]))
     """
-    dealt = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
-    values = dealt.map(lambda _, examples: examples.groups)
-    if 0 < len(values) < len(dealt):
+    dealt_sets = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    values = dealt_sets.map(lambda _, examples: examples.groups)
+    if 0 < len(values) < len(dealt_sets):
         with_groups, without = (
-            " and ".join(role.words for role in dealt if (role in values) == has) for has in (True, False)
+            " and ".join(role.words for role in dealt_sets if (role in values) == has) for has in (True, False)
         )
         raise InputError(
             f"records of {with_groups} have groups, and those of {without} have none: give each record of all of them "

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jaxaudit.data.examples import Examples, Role, Sets, concatenate
-from jaxaudit.data.groups import LONGEST, groups_file, groups_of, hash_of_groups, load_groups, number_sets
+from jaxaudit.data.groups import LONGEST, groups_by_role, groups_file, hash_of_groups, load_groups, number_sets
 from jaxaudit.data.pairs import (
     align_classes,
     align_dealt,
@@ -303,11 +303,11 @@ def test_groups_belong_to_records() -> None:
     assert concatenate([plain, plain], "all").groups is None
     assert one.content_hash == plain.content_hash
     apart = replace(one, groups=np.array(["c", "c", "d"]))
-    assert groups_of(Sets(query=one, holdout=apart, calibration=plain))[Role.HOLDOUT].tolist() == [2, 2, 3]
+    assert groups_by_role(Sets(query=one, holdout=apart, calibration=plain))[Role.HOLDOUT].tolist() == [2, 2, 3]
     with pytest.raises(InputError, match="one integer or text"):
         replace(one, groups=np.array([1, 2]))
     with pytest.raises(InputError, match="those of holdout have none"):
-        groups_of(Sets(query=one, holdout=plain, calibration=plain))
+        groups_by_role(Sets(query=one, holdout=plain, calibration=plain))
 
 
 def test_groups_on_two_sides_are_refused_and_known_members_have_their_own() -> None:

@@ -269,13 +269,13 @@ def match_row(
     """
     if bank.description.seed is None or len(bank) < 2:
         return None
-    others = {number: odds for number, odds in odds_by_model.items() if number != model}
+    other_odds = {number: odds for number, odds in odds_by_model.items() if number != model}
     log_odds, *of_others = (
         rank_scale(odds[None, None])(odds) if bank.description.outputs == "score" else odds
-        for odds in (log_odds, *others.values())
+        for odds in (log_odds, *other_odds.values())
     )
-    stacked = np.array(of_others) if others else None
-    fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, [*others])
+    stacked = np.array(of_others) if other_odds else None
+    fits = row_fits(log_odds, bank.membership, _dealt(bank), stacked, [*other_odds])
     own_fit, fit = float(fits[model]), float(np.delete(fits, model).max())
     shown = own_fit > max(limit(len(fits), LOOK), fit)
     return RowMatch(own_fit, fit, other_row(fits, model, LOOK), shown)

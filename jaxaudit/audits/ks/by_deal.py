@@ -136,9 +136,9 @@ def open_deal(folder: Path | str) -> Deal:
     sets = opened.names.map(lambda _, name: load(name, label=opened.label))
     query = sets[Role.QUERY]
     sets = sets.map(lambda role, examples: examples if role == Role.QUERY else align_dealt(query, examples))
-    dealt = opened.names.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
-    values = dealt.map(lambda _, name: groups_in_file(name))
-    if len(dealt) == 1 or len(values) < len(dealt):
+    dealt_names = opened.names.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    values = dealt_names.map(lambda _, name: groups_in_file(name))
+    if len(dealt_names) == 1 or len(values) < len(dealt_names):
         return Deal(sets)
     groups = number_sets(values)
     return Deal(sets.map(lambda role, examples: replace(examples, groups=groups.get(role))))

@@ -108,7 +108,7 @@ def judge(
     check_ranges("(0, 1)", level=level)
     if tests is None:
         tests = possible_tests(shadows, targets)
-    evidence = Evidence(shadows, own_recipe, tuple(reduced), targets=len(targets), progress=progress)
+    evidence = Evidence(shadows, own_recipe, tuple(reduced), progress=progress)
     evidence, targets = evidence_for(evidence, targets, tests)
     pool = evidence.pool
     for test in tests:

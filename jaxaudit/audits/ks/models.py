@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Int, Key, Real
 from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.data import Examples, align_target_data, concatenate
 from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.groups import groups_of
+from jaxaudit.data.groups import groups_by_role
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.pairs import HOLDOUT, MEMBERS, refuse_held
 from jaxaudit.ensemble import (
@@ -52,7 +52,7 @@ def make_pool(sets: Sets[Examples], targets: Sequence[tuple[str, tuple[Part, ...
     Models can only be trained with a calibration set. Sets that must not share records or groups, and parts that do not
     fit them, are refused.
     """
-    groups_of(sets)
+    groups_by_role(sets)
     refuse_shared(sets)
     query, holdout = sets[Role.QUERY], sets.get(Role.HOLDOUT)
     given_sets = (query, holdout, sets.get(Role.CALIBRATION), sets.get(Role.MEMBERS))

@@ -77,8 +77,7 @@ class FileTarget(NamedTuple):
 
     def called(self, name: str) -> "FileTarget":
         """The target under another name, which is that of its outputs on the query set."""
-        named = Sets(query=replace(self.on[Role.QUERY], name=name))
-        return self._replace(on=self.on | named)
+        return self._replace(on=self.on | Sets(query=replace(self.on[Role.QUERY], name=name)))
 
     def refuse(self, sets: Sets[Examples]) -> None:
         if Role.QUERY not in self.on:

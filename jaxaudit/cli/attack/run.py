@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 
 from jaxaudit.attacks import Attack
-from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import (

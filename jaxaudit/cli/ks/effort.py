@@ -28,7 +28,7 @@ from jaxaudit.cli.pace import (
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples
 from jaxaudit.data.examples import Role
-from jaxaudit.data.groups import groups_of
+from jaxaudit.data.groups import groups_by_role
 from jaxaudit.ensemble import StepCost, count_step, usual_models_per_batch
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.metrics.deal import groups_in_sample
@@ -121,7 +121,7 @@ def take_records(sets: Case, records: int | None, key: Any) -> Case:
     """
     if records is None:
         return sets
-    groups = groups_of(sets.sets)
+    groups = groups_by_role(sets.sets)
 
     def drawn(role: str, examples: Examples, of_records: np.ndarray | None = None) -> np.ndarray:
         generator = generator_of(stream(key, "records", role))

@@ -36,7 +36,7 @@ from jaxaudit.cli.read_sets import (
     reader,
     tell_of_readings,
     text_reader,
-    with_groups,
+    with_named_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_dealt, align_target_data, concatenate
@@ -150,7 +150,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
         whole, sets = whole | dealt_sets, sets | dealt_sets
     if not data.drop_overlap:
         refuse_shared(sets)
-    sets = with_groups(sets, data.groups, names)
+    sets = with_named_groups(sets, data.groups, names)
 
     def one(place: OutputsPlace, role: Role, is_challenge: bool) -> Outputs:
         # Of the calibration set outputs are on all records, those that are dropped, too.

@@ -34,7 +34,7 @@ from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP
 from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.bank.outputs import WHOLE
 from jaxaudit.data.examples import Role
-from jaxaudit.data.groups import groups_of, hash_of_groups
+from jaxaudit.data.groups import groups_by_role, hash_of_groups
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
@@ -207,7 +207,7 @@ def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
         hashes |= {f"{name} {index}": file.content_hash for index, file in enumerate(of_targets)}
     if sets.commitment is not None:
         hashes["challenge"] = sets.commitment
-    if groups := groups_of(sets.sets):
+    if groups := groups_by_role(sets.sets):
         hashes["groups"] = hash_of_groups(groups)
         counts = {role.value: len(np.unique(of_set)) for role, of_set in groups.items()}
         data["groups"] = {**counts, "content_hash": hashes["groups"]}

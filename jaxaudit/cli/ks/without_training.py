@@ -1,5 +1,6 @@
 """Runs `jaxaudit ks --shadows BANK` and `--scores TABLE`: from the options to the result, with no training."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from jaxaudit.cli.ks.run import described_files, ks_outcome
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import read_scores, reader, with_dealt_groups, with_groups
+from jaxaudit.cli.read_sets import read_scores, reader, with_dealt_groups, with_named_groups
 from jaxaudit.cli.shadows.sets import count_of
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
-from jaxaudit.data.bank.description import SCORED, Sizes
+from jaxaudit.data.bank.description import SCORED, Description, Sizes
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.outputs.form import OutputsPlace
@@ -105,6 +106,12 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
     return with_fields("--test-option", audit.test_option, dict(zip(names, tests, strict=True)))
 
 
+def _reader_as(options: KSOptions, description: Description) -> Callable[[str], Examples]:
+    """A function that reads a set as those of the bank were read."""
+    inputs = {"label": ks_inputs(options).sets.label, "image_size": description.image_size, "gray": description.gray}
+    return reader(replace(options.data, **inputs), description.group_columns)
+
+
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     """The sets of the bank that are given again, by role."""
     description, names = bank.description, ks_inputs(options).sets.names
@@ -115,8 +122,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
             if name is not None and count_of(role, name) != size:
                 raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
         return {}
-    data = replace(options.data, label=ks_inputs(options).sets.label)
-    read = reader(replace(data, images=description.images), description.group_columns)
+    read = _reader_as(options, description)
     sets_by_role: dict[str, Examples] = {}
     for role in Sizes._fields:
         name = names.get(Role(role))
@@ -151,11 +157,10 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
         count = count_of("members", name)
         members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
     else:
-        read = reader(replace(data, images=description.images), description.group_columns)
-        members, names = read(name), description.class_names or tuple(map(str, range(description.classes)))
-        first = members.take(slice(1))
-        members = align_dealt(replace(first, labels=np.zeros_like(first.labels), class_names=names), members)
-    return with_groups(Sets(members=members), data.groups, Sets(members=name))[Role.MEMBERS]
+        members = _reader_as(options, description)(name)
+        first = replace(members.take(slice(1)), labels=np.zeros(1, int), class_names=description.names)
+        members = align_dealt(first, members)
+    return with_named_groups(Sets(members=members), data.groups, Sets(members=name))[Role.MEMBERS]
 
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:

@@ -31,20 +31,21 @@ from jaxaudit.cli.pace import (
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
+    group_columns,
     match,
     read_scores,
     reader,
     tell_of_large_numbers,
     text_reader,
     with_dealt_groups,
-    with_groups,
+    with_named_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.groups import groups_file, groups_of, hash_of_groups
+from jaxaudit.data.groups import groups_by_role, hash_of_groups
 from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import recorded
@@ -83,7 +84,7 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
             execution=execution,
         )
 
-    groups = groups_of(sets.sets)
+    groups = groups_by_role(sets.sets)
     hashes = {role.value: examples.content_hash for role, examples in sets.sets.items()}
     return Job(
         options=options,
@@ -148,10 +149,8 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:
     if data.calibration is not None:
         options = with_dealt_groups(options, data.query or "")
         data = options.data
-    # A column with groups is not an input.
-    by_column = data.groups is not None and groups_file(data.groups) is None
     texts = text_reader([data.query or "", data.calibration or ""], model, make_adapters(model))
-    read = texts or reader(data, [data.groups or ""] if by_column else [])
+    read = texts or reader(data, group_columns(data.groups))
     if data.calibration is None:
         whole = read(data.query or "")
         options = with_usual(options, query_size=max(2, len(whole) // 3))
@@ -163,7 +162,7 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
     tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))
     sets = Sets(query=query, calibration=calibration)
-    return options, Case(with_groups(sets, data.groups, Sets(query=data.query or "")))
+    return options, Case(with_named_groups(sets, data.groups, Sets(query=data.query or "")))
 
 
 def _learner(options: PowerOptions, sets: Case) -> SteppedLearner:

@@ -123,6 +123,11 @@ class Description(StrictStruct, frozen=True, kw_only=True):
         return Sizes(counts.query, counts.holdout, counts.calibration)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes, or their numbers."""
+        return self.class_names or tuple(map(str, range(self.classes)))
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a file of outputs; without an axis of views where there is one view."""
         views = () if self.queries == 1 else (self.queries,)

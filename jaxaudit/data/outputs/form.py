@@ -36,8 +36,6 @@ SHOWN = 5
 
 SET = "set"
 """The column that says which set the outputs in a row are on."""
-FURTHER = 2
-"""Columns beside the classes: that of the set, and one that names or numbers the rows."""
 
 
 class OutputsPlace(NamedTuple):
@@ -145,7 +143,7 @@ def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
         columns_of = _csv_columns if suffix == ".csv" else _parquet_columns
         if not place.part:
             return _of_table(columns_of(path, expected), expected, source)
-        table = _of_set(columns_of(path, expected._replace(rows=place.rows)), place.part)
+        table = _of_set(columns_of(path, expected._replace(rows=place.rows), further=2), place.part)
         expected.check_rows(len(table.names(0)) if table.count else 0, source)
         return _of_table(table, expected, source)
     most = expected.rows * (expected.classes + 1) * np.dtype(np.longdouble).itemsize + SPARE
@@ -373,8 +371,10 @@ def _whole(numbers: np.ndarray) -> bool:
         return bool((numbers == np.rint(numbers)).all())
 
 
-def _csv_columns(path: Path, expected: Expected) -> TableColumns:
-    """The columns of a CSV file, whose size is checked before it is parsed."""
+def _csv_columns(path: Path, expected: Expected, further: int = 1) -> TableColumns:
+    """The columns of a CSV file, whose size and first line are checked before it is parsed: at most so many `further`
+    ones beside the classes.
+    """
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.text_table import read_csv, trimmed
 
@@ -383,7 +383,7 @@ def _csv_columns(path: Path, expected: Expected) -> TableColumns:
         raise InputError(f"{source}: is longer than {rows} rows of {classes} numbers; is it of the {expected.of}?")
     line = _first_line(path)
     cells = 1 + max(map(line.count, ",;\t"))
-    if '"' not in line and cells > classes + 1 + FURTHER:
+    if '"' not in line and cells > classes + 1 + further:
         raise expected.unlike(source, f"has {cells} columns but the {expected.of} has {classes} classes")
     table = read_csv(path, header=False)
 
@@ -422,7 +422,7 @@ def _first_line(path: Path) -> str:
     return line.decode("utf-8-sig", "replace")
 
 
-def _parquet_columns(path: Path, expected: Expected) -> TableColumns:
+def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableColumns:
     """The columns of a Parquet file, whose footer and types are checked before they are read.
 
     Only numbers are read, and texts if they are the names of records and these are known: a few bytes of another type
@@ -441,7 +441,7 @@ def _parquet_columns(path: Path, expected: Expected) -> TableColumns:
     with opened_parquet(path) as (file, stream):
         titles, types = file.schema_arrow.names, file.schema_arrow.types
         expected.check_rows(file.metadata.num_rows, source)
-        if not 0 < len(titles) <= expected.classes + FURTHER:
+        if not 0 < len(titles) <= expected.classes + further:
             raise expected.unlike(
                 source, f"has {len(titles)} columns but the {expected.of} has {expected.classes} classes"
             )

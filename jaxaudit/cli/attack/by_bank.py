@@ -120,8 +120,6 @@ def _of_records(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " recor
         "wrongly_named": record_arrays.wrongly,
         "same_outputs": by_record.copies,
     }
-    if by_record.revealing is not None:
-        numbers["revealing_class"] = np.where(by_record.revealing < 0, np.nan, by_record.revealing)
     deciding = audit.scores[audit.result.decided_by]
     for index, (scores, called) in enumerate(zip(deciding, by_record.called, strict=False)):
         numbers |= {f"score_{index}": scores, f"called_{index}": np.where(np.isnan(scores), np.nan, called)}

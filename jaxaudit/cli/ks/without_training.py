@@ -108,7 +108,7 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
 
 def _reader_as(options: KSOptions, description: Description) -> Callable[[str], Examples]:
     """A function that reads a set as those of the bank were read."""
-    inputs = {"label": ks_inputs(options).sets.label, "image_size": description.image_size, "gray": description.gray}
+    inputs = {"label": ks_inputs(options).sets.label, "images": description.images}
     return reader(replace(options.data, **inputs), description.group_columns)
 
 

@@ -106,7 +106,7 @@ def test_groups_are_dealt_and_attacked_whole():
             ("--groups: is for texts",),
         ),
         ((*MODELS[:2], "--epochs", "3"), ("--recipe optimizer=sgd", "adamw")),
-        ((*MODELS, "--model", "knn"), ("--model knn is a classifier",)),
+        ((*MODELS, "--model", "nb"), ("--model nb is a classifier",)),
     ],
 )
 def test_what_needs_classes_is_refused(words: tuple[str, ...], said: tuple[str, ...]):

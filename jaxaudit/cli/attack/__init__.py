@@ -13,6 +13,7 @@ from jaxaudit.cli.groups import (
     MODEL,
     MOST,
     OUTPUT,
+    TRAINED_HERE,
     TRAINING,
     Level,
     ListOutput,
@@ -22,7 +23,7 @@ from jaxaudit.cli.groups import (
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, bank_option, group, option, refuse_options, training_option
+from jaxaudit.cli.options import ModelSource, bank_option, group, option, refuse_options
 from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.errors import InputError
@@ -95,38 +96,50 @@ class AttackFlags(ByBank, Level):
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--attack-option"),
     )
-    iterations: int | None = training_option(
+    iterations: int | None = option(
         "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
         minimum=1,
         maximum=MOST,
+        of=TRAINED_HERE,
     )
-    targets: int | None = training_option(
+    targets: int | None = option(
         "Target records, drawn at random. [default: 100, or all; 20 without --data]",
         minimum=1,
+        of=TRAINED_HERE,
     )
-    shadow_pairs: int = training_option(
+    shadow_pairs: int = option(
         "distance, frequency: pairs of shadow models per target, with and without it.",
         default=5,
         minimum=1,
         maximum=MOST,
+        of=TRAINED_HERE,
     )
-    pooled_shadow_models: int = training_option(
+    pooled_shadow_models: int = option(
         "untargeted: shadow models trained on random halves. Of texts: all models; a fair coin decides for each text "
         "and model, and each model is attacked by the others.",
         default=20,
         minimum=1,
         maximum=MOST,
+        of=TRAINED_HERE,
     )
     groups: str | None = dealt_groups(
         "Of texts: group of each text, such as its author; each group is dealt and attacked whole. A key of the texts, "
         "a .npy or a .csv. With --shadows the bank says which groups it deals.",
-        of=ModelSource.TRAINING,
+        of=TRAINED_HERE,
     )
-    measured_iterations: int = training_option(
-        "Iterations in which PDTP is measured, too.", default=10, minimum=1, maximum=MOST
+    measured_iterations: int = option(
+        "Iterations in which PDTP is measured, too.",
+        default=10,
+        minimum=1,
+        maximum=MOST,
+        of=TRAINED_HERE,
     )
-    bins: int = training_option(
-        "Bins into which outputs are rounded before they are compared; 0: none.", default=100, minimum=0, maximum=MOST
+    bins: int = option(
+        "Bins into which outputs are rounded before they are compared; 0: none.",
+        default=100,
+        minimum=0,
+        maximum=MOST,
+        of=TRAINED_HERE,
     )
 
 
@@ -142,8 +155,8 @@ class AttackOutput(ListOutput):
 class AttackOptions:
     """All options of the command."""
 
-    data: TableData = group(DATA, TableData(), of=ModelSource.TRAINING)
-    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=ModelSource.TRAINING)
+    data: TableData = group(DATA, TableData(), of=TRAINED_HERE)
+    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=TRAINED_HERE)
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
     audit: AttackFlags = group(AUDIT, AttackFlags())
     output: AttackOutput = group(OUTPUT, AttackOutput())
@@ -151,7 +164,7 @@ class AttackOptions:
     @property
     def source(self) -> ModelSource:
         """The origin of the models from which attacks learn."""
-        return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
+        return self.model.source if self.audit.shadows is None else ModelSource.BANK
 
     @property
     def of_texts(self) -> bool:
@@ -161,7 +174,7 @@ class AttackOptions:
 
 def _check_attacks(options: AttackOptions) -> None:
     audit_flags, usual = options.audit, AttackFlags()
-    trains = options.source is ModelSource.TRAINING
+    trains = options.source is not ModelSource.BANK
     names = ON_TARGETS if trains and not options.of_texts else ON_RECORDS
     codes = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
     other = [name for name, code in codes.items() if code is None and name not in names]
@@ -188,7 +201,11 @@ def _check_attacks(options: AttackOptions) -> None:
 ATTACK = Command(
     "attack",
     AttackOptions,
-    {ModelSource.TRAINING: "attack.run:prepare", ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank"},
+    {
+        ModelSource.TRAINING: "attack.run:prepare",
+        ModelSource.ESTIMATOR: "attack.run:prepare",
+        ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank",
+    },
     """How well do membership attacks do on a kind of classifier? (Long, Bindschaedler & Gunter 2017)
 
     Trains classifiers on random halves of the records and attacks target records: was the record in the training set,

@@ -72,9 +72,8 @@ RUNS = {
     "shadows import": "shadows import experiments --out RUN",
     "attack by an imported bank": "attack --shadows shadows-import --attacks lira,rmia,base,attack-p --out RUN",
     "pdtp nb": f"pdtp {PEOPLE} --model nb --out RUN",
-    "pdtp knn": f"pdtp {PEOPLE} --model knn --out RUN",
-    "pdtp lr": f"pdtp {PEOPLE} --model lr --sample 100 --measured-records 20 --out RUN",
-    "pdtp trees": f"pdtp {PEOPLE} --model trees --sample 100 --measured-records 10 --out RUN",
+    "pdtp of an estimator": f"pdtp {PEOPLE} --model sklearn.ensemble:ExtraTreesClassifier --recipe n_estimators=10 "
+    "--sample 100 --measured-records 10 --out RUN",
     "pdtp nn": f"pdtp {PEOPLE} --model nn {NETWORK} --sample 100 --measured-records 20 --out RUN",
     "pdtp, killed": f"pdtp {PEOPLE} --model nn --epochs 400 --recipe models-per-batch=1 --sample 100 "
     "--measured-records 6 --out RUN",

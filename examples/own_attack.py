@@ -1,7 +1,7 @@
 """A membership attack of your own: is the model surer of the record's class than models without the record?
 
     python own_attack.py
-    jaxaudit attack --data breast-cancer --model lr --attacks own_attack.py:Surer --attack-option surer.inside=1
+    jaxaudit attack --data breast-cancer --model nb --attacks own_attack.py:Surer --attack-option surer.inside=1
 
 It stands beside the built-in attacks, and in the results, tables and pages.
 """
@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 import jaxaudit as ja
 from jaxaudit.attacks import AttackInputs, Distance, PairedShadows, PooledShadows
@@ -49,7 +50,7 @@ if __name__ == "__main__":
     models = ja.train_splits(
         jax.random.key(1),
         people.take(np.arange(300)),
-        ja.logistic_regression(people.inputs.shape[1], 2),
+        ja.EstimatorLearner(LogisticRegression(), classes=2),
         pooled_shadows=0,
         iterations=10,
         targets=20,

@@ -87,12 +87,10 @@ from .ensemble import fit_many as fit_many
 from .errors import InputError as InputError
 from .kernels import ks_distance as ks_distance
 from .kernels.gradient_norms import squared_grad_norms as squared_grad_norms
+from .learners import EstimatorLearner as EstimatorLearner
 from .learners import language_model as language_model
-from .learners import logistic_regression as logistic_regression
 from .learners import naive_bayes as naive_bayes
-from .learners import nearest_neighbours as nearest_neighbours
 from .learners import network as network
-from .learners import random_trees as random_trees
 from .metrics.checks import Check as Check
 from .models.restore import load_weights as load_weights
 from .shadow_models import Kind as Kind

@@ -25,7 +25,7 @@ def main() -> None:
     assert run("--version").split() == ["jaxaudit", version("jaxaudit")]
     assert "ks" in run("--help")
     assert json.loads(run("doctor", "--json"))["problems"] == []
-    run("pdtp", "--data", "wine", "--model", "lr", "--out", "of tables", "--report", "page.html")
+    run("pdtp", "--data", "wine", "--model", "nb", "--out", "of tables", "--report", "page.html")
     quick = ("--epochs", "1", "--seeds", "2", "--per-class", "20", "--nonmembers", "0", "--methods", "retraining")
     run("unlearn", *quick, "--recipe", "hidden=8", "--out", "of images")
     verdict = json.loads(Path("of tables", "result.json").read_text(encoding="utf-8"))["finding"]["verdict"]

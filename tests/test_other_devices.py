@@ -20,9 +20,7 @@ from jaxaudit.audits import left_out
 from jaxaudit.ensemble import chunk, program, train
 from jaxaudit.kernels import bootstrap_ks, ks_distance, squared_grad_norms
 from jaxaudit.kernels.gradient_norms import directions
-from jaxaudit.learners import logistic_objective, network
-from jaxaudit.learners.logistic_regression import _fit_all, _fit_without
-from jaxaudit.learners.nearest_neighbours import _nearest_records
+from jaxaudit.learners import network
 from jaxaudit.models import LiuCNN, MedicalCNN, ViT
 
 KEYS = jax.random.split(jax.random.key(3), 3)
@@ -75,18 +73,6 @@ def trained(make: Any, *shape: int) -> Any:
     return network(make, shape, 10, optimizer=optax.adamw(1e-3), epochs=1, batch_size=4)
 
 
-def logistic() -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """In float64, from the model of all records to those without one."""
-
-    def fit(inputs: Any, labels: Any, left: Any) -> Any:
-        of = logistic_objective.objectives(inputs, labels, jnp.ones((1, 30), jnp.float64), 3, 1.0)
-        point = _fit_all(of, 1e-7)[0]
-        inverse = logistic_objective.inverse_at(of, point, coupled=True)
-        return _fit_without(of, point, inverse, left, 1e-7)
-
-    return fit, (words(30, 5), whole(30), whole(4))
-
-
 def a_learned_attack() -> tuple[Callable[..., Any], tuple[Any, ...]]:
     state = jax.eval_shape(lambda keys: inspect.unwrap(learned._start)(keys, 5, 3), KEYS)
     used = jax.ShapeDtypeStruct((3, 40), bool)
@@ -109,9 +95,7 @@ PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = 
     "own outputs": lambda: (partial(left_out._log_probs_each, learner()), (models(learner()), words(3, 1, 4))),
     "squared norms": lambda: of_network(squared_grad_norms, trained(LiuCNN, 28, 28, 1), (28, 28, 1)),
     "summed gradient": lambda: of_network(partial(directions._summed_gradient, constants=()), learner(), (4,)),
-    "neighbours": lambda: (partial(_nearest_records, count=3), (whole(8), (words(30, 2), words(30, 3)))),
     "a learned attack": a_learned_attack,
-    "logistic regression": logistic,
 }
 
 
@@ -125,8 +109,7 @@ def of_the_host(fn: Callable[..., Any], arrays: tuple[Any, ...], *platforms: str
 @pytest.mark.outer
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_needs_nothing_of_a_cpu(name: str):
-    with jax.enable_x64(name == "logistic regression"):
-        assert of_the_host(*PROGRAMS[name](), "cuda", "tpu") == []
+    assert of_the_host(*PROGRAMS[name](), "cuda", "tpu") == []
 
 
 def test_what_a_cpu_alone_has_is_seen():

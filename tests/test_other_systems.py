@@ -63,7 +63,7 @@ def test_every_module_is_imported(tmp_path: Path):
 
 
 def test_an_audit_is_made_saved_and_shown(tmp_path: Path):
-    words = ("pdtp", "--data", "wine", "--model", "lr", "--out", "run", "--report", "page.html")
+    words = ("pdtp", "--data", "wine", "--model", "nb", "--out", "run", "--report", "page.html")
     printed = python(RUN, *words, cwd=tmp_path)
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["finding"]["verdict"] in printed

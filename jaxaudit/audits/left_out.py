@@ -1,4 +1,4 @@
-"""Outputs of models trained with and without a record: refitted, or in closed form, by pieces of the records."""
+"""Outputs of models trained with and without a record: refitted, or in closed form."""
 
 from functools import partial
 from typing import Any
@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, Int, Key
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
 from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ReadsAllForEach, ValidatedLearner
-from jaxaudit.learners.learner import LeftOutModels
+from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ValidatedLearner
+from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, everyone, leave_group_out
 
@@ -38,8 +38,6 @@ def leave_out(
             "a learner that stops early holds back other records where one is left out, so its models would differ by "
             "more than that record; train without early stopping."
         )
-    if groups is None and models_in_pieces(learner, len(records)):
-        return _in_pieces(key, examples, learner, records, execution)
     if groups is None and isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
@@ -77,26 +75,6 @@ def _asked(
     return unit_records, (model, (unit_records[model] == records[:, None]).argmax(axis=1))
 
 
-def models_in_pieces(learner: Learner, records: int) -> bool:
-    """Whether this learner, which leaves records out without refits, splits so many of them into pieces for workers."""
-    return isinstance(learner, ReadsAllForEach) and records > learner.piece
-
-
-def _in_pieces(
-    key: Key[Array, ""],
-    examples: Examples,
-    learner: Learner,
-    records: Int[np.ndarray, " records"],
-    execution: Execution,
-) -> LeftOut:
-    assert isinstance(learner, ReadsAllForEach)
-    # Pieces of equal size, so that the last needs no filling; they depend only on the number of records.
-    size = -(-len(records) // -(-len(records) // learner.piece))
-    keys, rows = jnp.repeat(key[None], len(records)), AllBut(records, len(examples))
-    models = LeftOutModels(learner)
-    return LeftOut(*fit_many(keys, rows, examples.inputs, examples.labels, models, execution=execution.at(size)))
-
-
 def models_trained(records: int, models_per_batch: int) -> int:
     """The number of models that `leave_out` trains: whole chunks, plus a chunk that holds A(T).
 
@@ -129,7 +107,11 @@ def outputs_of_seeds(
 
 
 def uses_key(learner: Learner, examples: Examples) -> bool:
-    """Whether the learner's result can depend on the random key, found by tracing its program."""
+    """Whether the learner's result can depend on the random key, found by tracing its program; that of an estimator,
+    which has none, always can.
+    """
+    if isinstance(learner, EstimatorLearner):
+        return True
     shapes = [
         jax.eval_shape(jax.random.key, 1),
         jax.ShapeDtypeStruct(examples.inputs.shape, jnp.asarray(examples.inputs[:0]).dtype),
@@ -151,7 +133,10 @@ def say_everywhere(learner: Learner, records: np.ndarray, params: Any, models: n
 
 def _own(learner: Learner, inputs: np.ndarray, unit_records: np.ndarray, params: Any, models: np.ndarray) -> np.ndarray:
     """The outputs of each model on records that it was trained without."""
-    return np.asarray(_log_probs_each(learner, params, inputs[unit_records[models]]))
+    own_inputs = inputs[unit_records[models]]
+    if isinstance(learner, EstimatorLearner):
+        return np.stack([learner.log_probs(model, rows) for model, rows in zip(params, own_inputs, strict=True)])
+    return np.asarray(_log_probs_each(learner, params, own_inputs))
 
 
 @compiled()

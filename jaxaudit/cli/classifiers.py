@@ -5,12 +5,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import MOST, RecipeFlags, ShadowNetwork, ShadowRecipe, TextNetwork
-from jaxaudit.cli.options import fields_of, option, recipe_option, refuse_options
-from jaxaudit.cli.own_code import OF_TEXTS, is_of_texts, pretrained_config
-from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden, parse_names
+from jaxaudit.cli.groups import MOST, EstimatorParameters, RecipeFlags, ShadowNetwork, ShadowRecipe, TextNetwork
+from jaxaudit.cli.options import ModelSource, fields_of, option, recipe_option, refuse_options
+from jaxaudit.cli.own_code import ESTIMATOR, OF_TEXTS, OwnCode, is_of_texts, parse_own, pretrained_config
+from jaxaudit.cli.parsers import TEXTS, is_texts, parse_hidden
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.recipe import make_adapters, make_learner
+from jaxaudit.cli.recipe import load_estimator, make_adapters, make_learner
 from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
@@ -38,57 +38,50 @@ def _of_table(options: "ClassifierOptions", recipe: RecipeFlags, table: "Table")
     if options.model == "nn":
         examples, factory = one_hot(table), _of_tanh(parse_hidden(options.hidden), recipe.dropout or 0.0)
         return examples, make_learner(factory, recipe, examples.inputs.shape[1:], classes, len(examples))
-    smoothing: dict[str, Any] = {} if options.smoothing is None else {"smoothing": options.smoothing}
     if options.model == "nb":
-        return ordinal(table), learners.naive_bayes(category_counts(table), classes, **smoothing)
-    if options.model == "trees":
-        sizes = {"trees": options.trees, "depth": options.depth}
-        return ordinal(table), learners.random_trees(category_counts(table), classes, **sizes, **smoothing)
-    examples = one_hot(table)
-    if options.model == "lr":
-        learner = learners.logistic_regression(examples.inputs.shape[1], classes, l2=options.penalty)
-    else:
-        assert options.model == "knn", options.model
-        learner = learners.nearest_neighbours(classes, neighbours=options.neighbours, **smoothing)
-    return examples, learner
+        return ordinal(table), learners.naive_bayes(category_counts(table), classes, smoothing=options.smoothing)
+    learner = load_estimator(options.model, options.parameters, classes)
+    if learner is None:
+        raise InputError(
+            f"--model {options.model} is no estimator: name an object with fit and predict_proba, or a function "
+            "without arguments that returns one."
+        )
+    return one_hot(table), learner
 
 
 FAMILIES = {
     "nn": "neural network",
     "nb": "naive Bayes",
-    "lr": "logistic regression",
-    "trees": "random decision trees",
-    "knn": "nearest neighbours",
 }
 """The families of classifiers by their value of `--model`."""
 
 
 @dataclass(frozen=True)
-class ClassifierOptions(TextNetwork):
+class ClassifierOptions(EstimatorParameters, TextNetwork):
     """Which classifier, and its settings."""
 
     model: str = option(
-        f"The classifier: {', '.join(f'{name} ({title})' for name, title in FAMILIES.items())}; for texts "
+        f"The classifier: {', '.join(f'{name} ({title})' for name, title in FAMILIES.items())}; {ESTIMATOR}; for texts "
         f"{OF_TEXTS} (layers and width), which nn stands for there, or the folder of a causal model (--recipe lora).",
         default="nn",
-        check=lambda text: check_family(text),
+        check=lambda text: parse_classifier(text),
+        names="code",
     )
     hidden: str = recipe_option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
-    smoothing: float | None = recipe_option(
-        "nb, trees, knn: number added to every count. [default: 1; 0.01 for knn]", minimum=0, maximum=1e6
-    )
-    penalty: float = recipe_option(
-        "lr: half the weight of the squared coefficients, 1 / C.", default=1.0, minimum=1e-9, maximum=1e9
-    )
-    trees: int = recipe_option("trees: number of trees.", default=10, minimum=1, maximum=MOST)
-    depth: int = recipe_option("trees: splits from root to leaf.", default=6, minimum=1, maximum=20)
-    neighbours: int = recipe_option("knn: number of neighbours.", default=5, minimum=1, maximum=MOST)
+    smoothing: float = recipe_option("nb: number added to every count.", default=1.0, minimum=1e-9, maximum=1e6)
+
+    @property
+    def source(self) -> ModelSource:
+        """The origin of the models: the families and networks here, or an estimator."""
+        is_code = ":" in self.model and pretrained_config(self.model) is None
+        return ModelSource.ESTIMATOR if is_code else ModelSource.TRAINING
 
 
-def check_family(text: str) -> None:
-    """Rejects a name that is neither a family of classifiers nor a language model."""
-    if not (is_of_texts(text) or pretrained_config(text)):
-        parse_names(text, (*FAMILIES, OF_TEXTS), "--model")
+def parse_classifier(text: str) -> OwnCode | None:
+    """The location of an estimator; None for a family of classifiers and for a language model."""
+    if is_of_texts(text) or pretrained_config(text):
+        return None
+    return parse_own("--model", text, (*FAMILIES, OF_TEXTS), "an estimator", "make")
 
 
 def check_texts(data: str | None, model: str, recipe: RecipeFlags) -> None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 TRAINED = ModelSource.TRAINING | ModelSource.LEARNER
+TRAINED_HERE = TRAINED | ModelSource.ESTIMATOR
 GIVEN = ~ModelSource.BANK
 """Sources of models for options that have an effect if models are trained, or if sets are not those of a bank."""
 DONE = "Exit status: 0: done. 1: a failure of the program. 2: an option or its data cannot be used."
@@ -120,6 +121,19 @@ class TextNetwork:
 
 
 @dataclass(frozen=True)
+class EstimatorParameters:
+    """The parameters of an estimator of scikit-learn, which are its recipe."""
+
+    parameters: tuple[str, ...] = option(
+        "Of an estimator of scikit-learn NAME is one of its parameters.",
+        "--recipe",
+        default=(),
+        metavar="NAME=VALUE",
+        of=ModelSource.ESTIMATOR,
+    )
+
+
+@dataclass(frozen=True)
 class Machines:
     """Options of who trains. They affect no number."""
 
@@ -130,7 +144,7 @@ class Machines:
         metavar="N|[N@]ray[://HOST:PORT]",
         check=parse_workers,
         decides=False,
-        of=TRAINED,
+        of=TRAINED_HERE,
     )
 
 
@@ -318,7 +332,7 @@ class ShadowRecipe(RecipeFlags):
         "Print what is planned and how long it takes, by a few steps that are timed, and stop.",
         default=False,
         decides=False,
-        of=TRAINED,
+        of=TRAINED_HERE,
     )
 
     @property

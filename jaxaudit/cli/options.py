@@ -29,6 +29,8 @@ class ModelSource(enum.Flag):
     """A learner of your own, trained by the command."""
     BANK = enum.auto()
     """Models that were trained before."""
+    ESTIMATOR = enum.auto()
+    """Classifiers with scikit-learn's fit and predict_proba, trained by the command."""
     ANSWERS = enum.auto()
     """No models: the target's outputs on known members, or those before a deletion, take their place."""
     SCORES = enum.auto()
@@ -42,6 +44,7 @@ REFUSALS = {
     ModelSource.TRAINING: "needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and `train` make one, and "
     "so does --out of `jaxaudit ks`.",
     ModelSource.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
+    ModelSource.ESTIMATOR: "no effect on an estimator that --model names, which trains itself; leave it out.",
     ModelSource.BANK: "no effect with --shadows, whose models are trained already; leave it out.",
     ModelSource.ANSWERS: "no effect without --calibration, where the target's own outputs take the place of "
     "shadow models; leave it out.",
@@ -50,6 +53,7 @@ REFUSALS = {
 }
 """Messages on an option that has no effect with a source."""
 NEEDS = {
+    ModelSource.ESTIMATOR: "needs --model sklearn.MODULE:CLASS, an estimator with such a parameter.",
     ModelSource.SCORES: "needs --scores, a table of scores.",
     ModelSource.OUTPUTS: "needs --outputs, what unlearned models say.",
 }
@@ -240,9 +244,11 @@ def refuse_options(values: Mapping[str, Any], why: str) -> None:
         raise InputError(f"{', '.join(useless)}: {end} leave {'it' if len(useless) == 1 else 'them'} out.")
 
 
-def refuse_without_effect(options: Any) -> None:
-    """Rejects options that differ from their defaults and have no effect with this source of models."""
-    source = models_source(options)
+def refuse_without_effect(options: Any, source: ModelSource | None = None) -> None:
+    """Rejects options that differ from their defaults and have no effect with this source of models, by default that of
+    the options.
+    """
+    source = source or models_source(options)
     usual = {field.name: field.value for field in fields_of(type(options)())}
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
     if useless:

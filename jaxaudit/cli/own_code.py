@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
@@ -132,7 +132,7 @@ def load_value(flag: str, text: str, code: OwnCode) -> Any:
     if flag == "--model":
         os.environ.setdefault("KERAS_BACKEND", "jax")
     try:
-        with _looked_into(folder):
+        with _looked_into(folder), redirect_stdout(sys.stderr):
             module = _run(code.file, code.module) if code.file else importlib.import_module(code.module)
     except ModuleNotFoundError as error:
         install = " pip install 'jaxaudit[keras]'." if error.name == "keras" else ""
@@ -149,6 +149,15 @@ def load_value(flag: str, text: str, code: OwnCode) -> Any:
         return getattr(module, code.name)
     except AttributeError as error:
         raise InputError(f"{flag} {text}: {kind} {source} has no {code.name!r}.") from error
+
+
+def is_of_sklearn(name: str | None) -> bool:
+    """Whether the value of `--model` names an estimator of the installed scikit-learn, whose parameters are a recipe.
+
+    >>> is_of_sklearn("sklearn.svm:SVC"), is_of_sklearn("sklearn.py:make"), is_of_sklearn("mine.py:make")
+    (True, False, False)
+    """
+    return name is not None and name.startswith("sklearn.") and not name.startswith("sklearn.py:")
 
 
 def source_hash(code: OwnCode | None) -> str | None:
@@ -221,6 +230,11 @@ NETWORKS = (
 )
 OF_TEXTS = "gpt-2-64"
 """The usual network of texts."""
+ESTIMATOR = (
+    "an estimator of scikit-learn, such as sklearn.ensemble:RandomForestClassifier, whose parameters --recipe sets, or "
+    "one of your own with fit and predict_proba, or a function that makes it, as file.py:make"
+)
+"""Text for the help of the commands that train estimators."""
 OWN = (
     "your own module (Flax NNX or Linen, PyTorch; Keras for efficacy) as package.module:factory or file.py:factory, "
     "called as factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"

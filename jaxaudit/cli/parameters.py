@@ -9,7 +9,7 @@ import math
 import os
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from jaxaudit.cli.options import DeclaredOption, OptionField, Options, fields_of, with_values
+from jaxaudit.cli.own_code import is_of_sklearn
 from jaxaudit.errors import InputError
 
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
@@ -27,42 +28,47 @@ def as_parameters(
     kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str]
 ) -> Callable[..., None]:
     """A function for Typer whose parameters are the options of `kind`."""
-    fields = [field for field in fields_of(kind()) if not field.declared.in_recipe]
-    settings = [field for field in fields_of(kind()) if field.declared.in_recipe]
+    declared_fields = list(fields_of(kind()))
+    settings = [field for field in declared_fields if field.declared.in_recipe]
+    of_estimators = [field for field in declared_fields if field.flags == (OF_RECIPE,)]
+    fields = [field for field in declared_fields if field not in [*settings, *of_estimators]]
     needed = [next(field for field in fields if field.name == name) for name in first]
     ordered_fields = [field._replace(panel="") for field in needed] + [
         field for field in fields if field.name not in first
     ]
 
     def command(**arguments: Any) -> None:
-        recipe = recipe_values(arguments.pop(RECIPE, None) or (), settings) if settings else {}
+        words = recipe_words(arguments.pop(RECIPE) or ()) if settings else {}
+        if of_estimators and is_of_sklearn(arguments["model"]):
+            recipe = {of_estimators[0].name: tuple(f"{name}={value}" for name, value in words.items())}
+        else:
+            recipe = recipe_values(words, settings)
         values = {**recipe, **{name: _converted(value) for name, value in arguments.items()}}
         # A repeatable option that was not given is empty, not None.
         values |= {field.name: () for field in fields if field.value == () and values[field.name] is None}
         run(with_values(kind(), **values))
 
     parameters = [_parameter(field) for field in ordered_fields]
-    parameters += [_recipe_parameter(settings)] if settings else []
+    parameters += [_recipe_parameter(settings, [field.declared.help for field in of_estimators])] if settings else []
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__doc__ = doc.replace("{recipe}", _recipe_table(settings))
     return command
 
 
-RECIPE = "recipe"
+RECIPE, OF_RECIPE = "recipe", "--recipe"
 LARGEST_RECIPE = 1 << 16
 """Bytes of a file of settings."""
 
 
-def recipe_values(texts: Sequence[str], settings: Sequence[OptionField]) -> dict[str, Any]:
-    """The values of these settings, by the names of their fields, from `NAME=VALUE` and files of such lines in TOML.
+def recipe_words(texts: Sequence[str]) -> dict[str, Any]:
+    """The values by their names, from `NAME=VALUE` and files of such lines in TOML.
 
-    Of a setting that is given twice the later value counts, and a word more than a file.
+    Of a name that is given twice the later value counts, and a word more than a file.
 
     Raises:
-        InputError: a text is neither; a setting is unknown or of another kind; or a file cannot be read.
+        InputError: a text is neither, or a file cannot be read.
     """
-    fields_by_setting = {field.setting: field for field in settings}
     words = [text.partition("=") for text in texts if not _is_file(text)]
     bare = next((name for name, equals, _ in words if not equals), None)
     if bare is not None:
@@ -70,8 +76,18 @@ def recipe_values(texts: Sequence[str], settings: Sequence[OptionField]) -> dict
     written: dict[str, str] = {}
     for text in filter(_is_file, texts):
         written |= _read_recipe(Path(os.path.expanduser(text)))
+    return {**written, **{name: value for name, _, value in words}}
+
+
+def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> dict[str, Any]:
+    """The values of these settings, by the names of their fields; see `recipe_words`.
+
+    Raises:
+        InputError: a setting is unknown or of another kind.
+    """
+    fields_by_setting = {field.setting: field for field in settings}
     values: dict[str, Any] = {}
-    for name, value in {**written, **{name: value for name, _, value in words}}.items():
+    for name, value in words.items():
         if name not in fields_by_setting:
             near = difflib.get_close_matches(name, fields_by_setting, n=1)
             advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(fields_by_setting)}."
@@ -112,7 +128,7 @@ def _setting_value(field: OptionField, value: str) -> Any:
         raise InputError(f"--recipe {field.setting}: {error.message}") from None
 
 
-def _recipe_parameter(settings: Sequence[OptionField]) -> inspect.Parameter:
+def _recipe_parameter(settings: Sequence[OptionField], notes: Sequence[str]) -> inspect.Parameter:
     names = ", ".join(
         f"{field.setting}{'' if field.value in (None, ()) else f' ({field.value})'}" for field in settings
     )
@@ -120,7 +136,8 @@ def _recipe_parameter(settings: Sequence[OptionField]) -> inspect.Parameter:
         f"How models are made: NAME=VALUE, or a .toml file of such lines. Repeatable. NAME is one of {names}; "
         "`jaxaudit shadows train --help` explains each."
     )
-    info = typer.Option("--recipe", rich_help_panel=settings[-1].panel or None, help=help, metavar="NAME=VALUE")
+    help = " ".join([help, *notes])
+    info = typer.Option(OF_RECIPE, rich_help_panel=settings[-1].panel or None, help=help, metavar="NAME=VALUE")
     return inspect.Parameter(
         RECIPE, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[list[str] | None, info]
     )

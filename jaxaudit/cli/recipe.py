@@ -1,17 +1,30 @@
 """From options of the command line to a learner: its parts by name, or your own."""
 
-from collections.abc import Callable
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import Network, RecipeFlags, TextNetwork
 from jaxaudit.cli.options import refuse_options
-from jaxaudit.cli.own_code import OF_TEXTS, load_own, load_value, own_code, parse_model, parse_sized, pretrained_config
+from jaxaudit.cli.own_code import (
+    OF_TEXTS,
+    is_of_sklearn,
+    load_own,
+    load_value,
+    own_code,
+    parse_model,
+    parse_sized,
+    pretrained_config,
+)
 from jaxaudit.cli.parsers import parse_lora
 from jaxaudit.errors import InputError, check_shapes, first_line
 
 if TYPE_CHECKING:
-    from jaxaudit.learners import Learner, NetworkLearner
+    from jaxaudit.learners import EstimatorLearner, Learner, NetworkLearner
 
 
 ADAMW_DECAY = 0.01
@@ -163,6 +176,68 @@ def _made_by(name: str, function: Any, rate: Any) -> Any:
             "called with the learning rate alone."
         )
     return transformation
+
+
+def load_estimator(name: str, parameters: Sequence[str], classes: int) -> "EstimatorLearner | None":
+    """The learner of the estimator that `--model` names, with these parameters (`NAME=VALUE`).
+
+    None for your own code that is no estimator, nor a function or class that makes one without arguments: a network's.
+
+    Raises:
+        InputError: the value cannot be loaded or made, has no such parameter, or is of scikit-learn and no classifier
+            that tells probabilities.
+    """
+    # Imported here because they take seconds. The installed scikit-learn, whatever lies in the current folder.
+    import sklearn  # noqa: F401
+
+    from jaxaudit.learners.estimator import EstimatorLearner, is_estimator, settable
+
+    code = own_code("--model", name)
+    assert code is not None, "no estimator is built in"
+    estimator = load_value("--model", name, code)
+    if isinstance(estimator, type) or not is_estimator(estimator):
+        estimator = _made_without_arguments(name, estimator)
+    if not is_of_sklearn(name) and (isinstance(estimator, type) or not is_estimator(estimator)):
+        return None
+    if isinstance(estimator, type):
+        raise InputError(f"--model {name} needs arguments: give them in a function of your own, as file.py:make.")
+    words, usual = dict(parameter.split("=", 1) for parameter in parameters), settable(estimator)
+    unknown = [parameter for parameter in words if parameter not in usual]
+    if unknown:
+        raise InputError(
+            f"--recipe {unknown[0][:100]}: {name} has no such parameter that can be set; it has {', '.join(usual)}."
+        )
+    if words:
+        estimator.set_params(**{parameter: _parameter_value(word) for parameter, word in words.items()})
+    return EstimatorLearner(estimator, classes)
+
+
+def _made_without_arguments(name: str, factory: Any) -> Any:
+    """What a function or class without arguments returns; the value itself if it is none."""
+    try:
+        inspect.signature(factory).bind()
+    except (TypeError, ValueError):
+        return factory
+    try:
+        with redirect_stdout(sys.stderr):
+            return factory()
+    except Exception as error:
+        raise InputError(f"--model {name} was called without arguments and failed: {first_line(error)}.") from error
+
+
+def _parameter_value(word: str) -> Any:
+    """The value of a parameter: a number, none, true, false, several with commas, or else the word itself.
+
+    >>> [_parameter_value(word) for word in ("100", "0.5", "none", "True", "64,32", "balanced")]
+    [100, 0.5, None, True, (64, 32), 'balanced']
+    """
+    constants = {"none": None, "true": True, "false": False}
+    if word.lower() in constants:
+        return constants[word.lower()]
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word
 
 
 def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any) -> "Learner":

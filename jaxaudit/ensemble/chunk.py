@@ -22,7 +22,9 @@ from jaxaudit.ensemble import checkpoint
 from jaxaudit.ensemble.batches import StepBlock, place_block, step_blocks
 from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
 from jaxaudit.ensemble.program import DISPATCH, EpochEnd, When, epoch_end, init_chunk, place_models, run_block
-from jaxaudit.learners.learner import Learner, LeftOutModels, SteppedLearner, TrainState
+from jaxaudit.errors import InputError
+from jaxaudit.learners.estimator import EstimatorLearner
+from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
 from jaxaudit.learners.stepped import moment_of
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.models.module import needed_inputs
@@ -156,9 +158,8 @@ def train_chunk(
     with the number of model-steps since the last call. `pool`: inputs and labels, on this process's devices.
     """
     group = chunk.group
-    if isinstance(learner, LeftOutModels):
-        assert isinstance(chunk.membership, AllBut)
-        return learner.outputs(chunk.keys[0], pool, chunk.membership.left_out)
+    if isinstance(learner, EstimatorLearner):
+        return _fit_estimators(learner, chunk, pool)
     if group is None or not isinstance(learner, SteppedLearner):
         weights = place_models(chunk.membership[:].astype(np.float32))
         return _fit_chunk(learner, place_models(chunk.keys), *pool, weights)
@@ -205,6 +206,17 @@ def _train_on_device(
                 advance((learner.epochs - 1 - block.epoch) * group.steps * len(rows))
                 return states
     return states
+
+
+def _fit_estimators(learner: EstimatorLearner, chunk: Chunk, pool: tuple[Array, Array]) -> np.ndarray:
+    """The fitted estimators, as an array of objects."""
+    models = np.empty(len(chunk.rows), object)
+    for place, (row, weights) in enumerate(zip(chunk.rows, chunk.membership[:], strict=True)):
+        try:
+            models[place] = learner.fit(chunk.keys[place], *pool, weights)
+        except InputError as error:
+            raise InputError(f"model {row} of this training: {error}") from error
+    return models
 
 
 @partial(jax.jit, static_argnames="learner")

@@ -41,6 +41,7 @@ from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_ba
 from jaxaudit.ensemble.program import held_back_rows, place_pool
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
+from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner
 from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, Membership
@@ -173,6 +174,11 @@ def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine, 
 
 
 WHOLE_FITS_PER_BATCH = 16
+
+
+def whole_fits_per_batch(learner: Learner, stated: int | None = None) -> int:
+    """The models per batch of a learner without steps; those on the host are trained one by one."""
+    return 1 if isinstance(learner, EstimatorLearner) else stated or WHOLE_FITS_PER_BATCH
 
 
 class RequestedModels(NamedTuple):
@@ -338,8 +344,8 @@ def fit_many(
         chunks = [chunk for group in groups for chunk in group.chunks(size, devices)]
         parts = [PlannedChunk(chunk.rows, chunk, learner.epochs * chunk.steps * len(chunk.rows)) for chunk in chunks]
     else:
-        size = size or WHOLE_FITS_PER_BATCH
-        places = chunk_places(len(membership), size, devices)
+        size = whole_fits_per_batch(learner, size)
+        places = chunk_places(len(membership), size, 1 if isinstance(learner, EstimatorLearner) else devices)
         parts = [PlannedChunk(rows, None, len(np.unique(rows))) for rows in places]
     _train(RequestedModels(keys, membership, held, pool), learner, parts, size, execution, results)
     return results.in_order()
@@ -358,7 +364,7 @@ def measure_models_per_batch(
     """
     membership = _checked(keys, membership, len(inputs), len(labels))
     if not isinstance(learner, SteppedLearner):
-        return BatchChoice(WHOLE_FITS_PER_BATCH, {})
+        return BatchChoice(whole_fits_per_batch(learner), {})
     stepped: SteppedLearner = with_decided_form(learner)
     if steps_from_host(stepped):
         return BatchChoice(1, {})
@@ -393,6 +399,8 @@ def log_probs_many(
     record are evaluated at a time, which bounds memory. Records of a learner with `record_ends` are evaluated with
     those that end where they do.
     """
+    if isinstance(learner, EstimatorLearner):
+        return np.stack([learner.log_probs(model, inputs) for model in params])
     find_ends = getattr(learner, "record_ends", None)
     ends = None if find_ends is None else find_ends(np.asarray(inputs))
     size = max(1, BATCH // len(jax.tree.leaves(params)[0]))

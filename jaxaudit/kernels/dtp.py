@@ -91,8 +91,8 @@ def log_odds_dtp_bound(
     """An upper bound of DTP, in nats, for normalised outputs: max(R(x_t), log delta); at most 2 PDTP if delta is 1.
 
     R(x_t) is the change of the log-odds of y_t, the record's own class, on its own input. Not in the paper. It holds
-    for naive Bayes over categorical columns, with `smoothed_naive_bayes_delta`, and for the geometric mean of random
-    trees, with any smoothing and `delta=1`. Infinite if y_t has no other member.
+    for naive Bayes over categorical columns, with `smoothed_naive_bayes_delta`, and with `delta=1` for the normalised
+    geometric mean of smoothed random trees. Infinite if y_t has no other member.
 
     Why: removing t changes the unnormalised outputs of all classes but y_t by one common factor, so every posterior at
     x changes by a factor of at most exp |R(x)|. Each column, or tree, adds most to R where x agrees with x_t, so R(x)

@@ -1,22 +1,17 @@
 """The names of `learners`: see `jaxaudit/__init__.pyi`."""
 
+from .estimator import EstimatorLearner as EstimatorLearner
 from .language_model import LanguageModelLearner as LanguageModelLearner
 from .language_model import language_model as language_model
 from .learner import BoundsDTP as BoundsDTP
 from .learner import Learner as Learner
 from .learner import LeavesOneOut as LeavesOneOut
 from .learner import LeftOut as LeftOut
-from .learner import ReadsAllForEach as ReadsAllForEach
 from .learner import SteppedLearner as SteppedLearner
 from .learner import ValidatedLearner as ValidatedLearner
-from .logistic_regression import LogisticRegression as LogisticRegression
-from .logistic_regression import LogisticRegressionParams as LogisticRegressionParams
-from .logistic_regression import logistic_regression as logistic_regression
 from .naive_bayes import NaiveBayes as NaiveBayes
 from .naive_bayes import NaiveBayesParams as NaiveBayesParams
 from .naive_bayes import naive_bayes as naive_bayes
-from .nearest_neighbours import NearestNeighbours as NearestNeighbours
-from .nearest_neighbours import nearest_neighbours as nearest_neighbours
 from .network import AUGMENTATIONS as AUGMENTATIONS
 from .network import Augmentation as Augmentation
 from .network import NetworkLearner as NetworkLearner
@@ -25,10 +20,5 @@ from .network import Schedule as Schedule
 from .network import by_epoch as by_epoch
 from .network import network as network
 from .network import schedule as schedule
-from .random_trees import RandomTrees as RandomTrees
-from .random_trees import arithmetic_mean as arithmetic_mean
-from .random_trees import geometric_mean as geometric_mean
-from .random_trees import random_trees as random_trees
-from .random_trees import unnormalised_geometric_mean as unnormalised_geometric_mean
 from .stepped import EarlyStopping as EarlyStopping
 from .stepped import stop_early as stop_early

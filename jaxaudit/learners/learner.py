@@ -1,12 +1,9 @@
 """The interface of a learner, two pure functions; and what learners without refits share.
 
-A test holds each learner that computes leave-one-out models without refits against refits. A learner that reads the
-whole pool for each record (`ReadsAllForEach`) computes a piece of the records at a time, and `fit_many` keeps, repeats
-and distributes pieces like chunks. Pieces follow from the number of records alone.
+A test holds each learner that computes leave-one-out models without refits against refits.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -77,31 +74,13 @@ class LeavesOneOut(Learner, Protocol):
 
 
 @runtime_checkable
-class ReadsAllForEach(LeavesOneOut, Protocol):
-    """A `LeavesOneOut` learner whose time is the number of left-out records times the size of the pool.
-
-    Pieces of at most `piece` left-out records can therefore run in workers, and are saved when finished.
-    """
-
-    @property
-    def piece(self) -> int: ...
-
-
-@runtime_checkable
 class BoundsDTP(Learner, Protocol):
     """A learner with a proven bound of differential training privacy (DTP), without bins.
 
     DTP is the largest change of any output, on any input, by removing a record (Long, Bindschaedler & Gunter 2017,
     definition 4.2). PDTP, the change at the record's own input, is only a lower bound of it. The file of each learner
     names the proof.
-
-    Attributes:
-        largest_dtp: an upper bound (nats) of the change of any output by any record, whatever the training set, if one
-            is proven.
     """
-
-    @property
-    def largest_dtp(self) -> float | None: ...
 
     def dtp_bound(
         self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
@@ -228,31 +207,6 @@ class ValidatedLearner(SteppedLearner, Protocol):
         ...
 
 
-PIECE = 4096
-"""Left-out records per piece: at most a minute of a worker's time for a pool of a million records."""
-
-
-@dataclass(frozen=True)
-class LeftOutModels:
-    """Makes a `ReadsAllForEach` learner trainable by `fit_many`: the outputs of its models take the place of
-    parameters.
-    """
-
-    learner: ReadsAllForEach
-
-    def fit(self, key: Key[Array, ""], inputs: Array, labels: Array, weights: Array) -> Any:
-        return self.learner.fit(key, inputs, labels, weights)
-
-    def log_probs(self, params: Any, inputs: Array) -> Array:
-        return self.learner.log_probs(params, inputs)
-
-    def outputs(
-        self, key: Key[Array, ""], pool: tuple[Array, Array], left_out: Int[np.ndarray, " models"]
-    ) -> tuple[np.ndarray, ...]:
-        """The outputs on each left-out record of the pool, of the models with it and without it (`LeftOut`)."""
-        return tuple(self.learner.leave_one_out(key, np.asarray(pool[0]), np.asarray(pool[1]), left_out))
-
-
 def check_left_out(
     inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Int[np.ndarray, " k"], classes: int
 ) -> None:
@@ -280,31 +234,3 @@ def tell(progress: Progress | None, done: int, records: int) -> None:
     """Reports the number of records done; padding of the last chunk does not count."""
     if progress is not None:
         progress(min(done, records), records)
-
-
-def in_chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Splits rows into chunks of `size` (or one chunk of all, if there are fewer); the last repeats its last row.
-
-    >>> [chunk.tolist() for chunk in in_chunks(np.arange(5), 3)]
-    [[0, 1, 2], [3, 4, 4]]
-    """
-    size = min(size, len(rows))
-    for start in range(0, len(rows), max(size, 1)):
-        chunk = rows[start : start + size]
-        yield np.concatenate([chunk, np.repeat(chunk[-1:], size - len(chunk), axis=0)])
-
-
-def log_shares(counts: Real[Array | np.ndarray, "*many classes"], smoothing: float) -> Any:
-    """log((n_y + smoothing) / (n + smoothing * classes)), in nats, for NumPy and JAX arrays; 0 / 0 makes all classes
-    equally likely.
-
-    >>> np.exp(log_shares(np.array([[3, 1], [0, 0]]), 1.0)).round(3)
-    array([[0.667, 0.333],
-           [0.5  , 0.5  ]])
-    """
-    xp: Any = counts.__array_namespace__()
-    classes = counts.shape[-1]
-    total = counts.sum(axis=-1, keepdims=True) + smoothing * classes
-    share = xp.where(total > 0, (counts + smoothing) / xp.where(total > 0, total, 1), 1 / classes)
-    with np.errstate(divide="ignore"):
-        return xp.log(share)

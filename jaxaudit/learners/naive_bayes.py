@@ -60,8 +60,6 @@ class NaiveBayes:
     smoothing: float
     variance_smoothing: float
     kind = "naive Bayes"
-    largest_dtp = None
-    """None, since a class vanishes with its only member."""
 
     def fit(self, key: Key[Array, ""], inputs: Rows, labels: Labels, weights: Weights) -> NaiveBayesParams:
         """The model of the records of weight 1; the key is not used. Counts are exact up to 16,777,216 records."""

@@ -149,7 +149,6 @@ def _numbers(result: PDTPResult) -> PageTable:
     shown = [(name, _bound(value, "none")) for name, value in rows]
     none = "not available for this learner"
     shown += [
-        ("No record of any training set moves an output by more than", _bound(result.bound, none)),
         ("No measured record moves an output on any input by more than", _bound(result.dtp_bound, none)),
         ("Records above 1 without bins", f"{result.above_1_without_bins:,}"),
         ("Records above 1 within their seed floor", f"{result.above_1_within_floor:,}"),

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.neighbors import KNeighborsClassifier
 from support.tiny_learners import CLASSES, NearestCentroid, diverging, learner, records
 
 from jaxaudit.attacks import Distance, Frequency, Untargeted
@@ -17,7 +18,7 @@ from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import nearest_neighbours
+from jaxaudit.learners import EstimatorLearner
 from jaxaudit.metrics.attack import strongest_attack
 from jaxaudit.metrics.pdtp import pdtp
 
@@ -76,7 +77,7 @@ def test_a_learner_that_memorises_is_found_out():
     random = np.random.default_rng(8)
     inputs, labels = random.random((120, 6), np.float32), random.integers(0, 20, 120)
     examples = Examples(inputs, labels, tuple(map(str, range(20))), "noise")
-    one = nearest_neighbours(20, neighbours=1, smoothing=1e-6)
+    one = EstimatorLearner(KNeighborsClassifier(1), 20)
     found = attack(train_splits(KEY, examples, one, iterations=4, targets=60, measured=2, pooled_shadows=0))
     # Wrong only of non-members whose neighbour has their label: 1/40 of 480 attacks, up to 6.1 deviations.
     least = 1 - 1 / 40 - SIX_SIGMA * np.sqrt(1 / 40 / 480)

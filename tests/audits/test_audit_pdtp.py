@@ -1,24 +1,21 @@
-"""The pdtp audit: what one record, one group or one text changes; leave-one-out without refits in pieces."""
+"""The pdtp audit: what one record, one group or one text changes; leave-one-out without refits."""
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.interrupts import stop_after
 from support.sequences import TEXTS, small_learner
 from support.tiny_learners import diverging, learner, records, small_mlp
 
-from jaxaudit.audits.left_out import leave_out, models_in_pieces
 from jaxaudit.audits.pdtp.audit import measure_pdtp, reduce_pdtp
 from jaxaudit.data import Examples
 from jaxaudit.data.sequences import counted_tokens, sequences
-from jaxaudit.ensemble import Execution, LocalWorkers, kept_models
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.learners import LogisticRegression, NearestNeighbours, ReadsAllForEach, naive_bayes
+from jaxaudit.learners import naive_bayes
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(11)
@@ -217,67 +214,3 @@ def test_a_text_is_measured_by_the_probability_of_all_of_its_tokens(groups: np.n
 def test_bad_groups_and_bins_are_refused(examples: Examples, how: Any, said: str):
     with pytest.raises(InputError, match=said):
         measure_pdtp(OF_GROUPS, examples, BY_GROUP["network"], **how)
-
-
-OF_PIECES, RECORDS, PIECE = jax.random.key(5), 61, 16
-RANDOM = np.random.default_rng(5)
-COLUMNS = RANDOM.random((RECORDS, 6)).astype(np.float32)
-OF_COLUMNS = Examples(COLUMNS, (COLUMNS.sum(1) > 3).astype(np.int32), ("no", "yes"), "small")
-CHOSEN = RANDOM.permutation(RECORDS)[:50]
-
-
-@dataclass(frozen=True)
-class FewNeighbours(NearestNeighbours):
-    piece: int = PIECE
-
-
-@dataclass(frozen=True)
-class FewLogistic(LogisticRegression):
-    piece: int = PIECE
-
-
-LEARNERS: list[Any] = [FewNeighbours(2, 3, 0.01), FewLogistic(6, 2, 1.0, 1e-9)]
-
-
-def at_once(learner: Any) -> Any:
-    return replace(learner, piece=RECORDS)
-
-
-@pytest.mark.parametrize("learner", LEARNERS, ids=lambda each: type(each).__name__)
-def test_pieces_are_the_whole(learner: Any, tmp_path: Path):
-    assert isinstance(learner, ReadsAllForEach)
-    assert models_in_pieces(learner, 50)
-    assert not models_in_pieces(at_once(learner), 50)
-    # What takes no time stays in one piece.
-    assert not models_in_pieces(naive_bayes((0,) * 6, 2), 10**7)
-    told = []
-    whole = leave_out(OF_PIECES, OF_COLUMNS, at_once(learner), CHOSEN)
-    here = leave_out(
-        OF_PIECES, OF_COLUMNS, learner, CHOSEN, execution=Execution(None, lambda *seen: told.append(seen), tmp_path)
-    )
-    assert told == [(0, 50), (13, 50), (26, 50), (39, 50), (50, 50)]
-    assert kept_models(tmp_path) == 50
-    for one, other in zip(whole, here, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
-
-
-@pytest.mark.outer
-def test_workers_give_the_same_pieces():
-    with LocalWorkers(2) as workers:
-        spread = leave_out(OF_PIECES, OF_COLUMNS, LEARNERS[0], CHOSEN, execution=Execution(executor=workers))
-        assert workers.answered == 4
-    for one, other in zip(leave_out(OF_PIECES, OF_COLUMNS, LEARNERS[0], CHOSEN), spread, strict=True):
-        assert one.tobytes() == other.tobytes()
-
-
-def test_finished_pieces_are_not_answered_again(tmp_path: Path):
-    stopped = Execution(None, stop_after(0.5), tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        measure_pdtp(OF_PIECES, OF_COLUMNS, LEARNERS[0], records=CHOSEN, execution=stopped)
-    assert kept_models(tmp_path) == 26
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*.npz")}
-    found = measure_pdtp(OF_PIECES, OF_COLUMNS, LEARNERS[0], records=CHOSEN, execution=Execution(checkpoints=tmp_path))
-    assert kept_models(tmp_path) == 50
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "written again"
-    whole = measure_pdtp(OF_PIECES, OF_COLUMNS, at_once(LEARNERS[0]), records=CHOSEN)
-    assert found.values.tobytes() == whole.values.tobytes()

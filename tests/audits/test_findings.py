@@ -203,7 +203,6 @@ def audits(draw: st.DrawFn) -> Callable[[], PDTPAudit]:
         train_accuracy=draw(st.floats(0, 1)),
         bins=draw(st.sampled_from([0, 2, 100])),
         seeded=draw(st.booleans()),
-        largest_possible=draw(st.none() | st.sampled_from([0.5, 1.0, 2.0, math.inf])),
         examples=draw(st.integers(count, count + 1)),
     )
 
@@ -282,11 +281,6 @@ FLOOR = SeedFloor(np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, 2.0]))
         ([1.5, 1.5], {}, "bins", "passed"),
         ([0.5, 0.5], {"exact": np.array([0.1, 1.1])}, "bins", "passed"),
         ([1.5, 1.5], {"bins": 0}, "bins", "passed"),
-        # A learner that always passes the rule; nothing is said of one without a largest value.
-        (BELOW, {"largest_possible": 0.69}, "DTP-1 can fail", "warning"),
-        (BELOW, {"largest_possible": 1.0}, "DTP-1 can fail", "warning"),
-        (BELOW, {"largest_possible": 1.01}, "DTP-1 can fail", "passed"),
-        (BELOW, {}, "DTP-1 can fail", None),
         (BELOW, {}, "copies", "passed"),
         (BELOW, {"duplicates": np.array([2, 2, 1])}, "copies", "warning"),
         (BELOW, {}, "classes", "passed"),

@@ -103,7 +103,9 @@ def one_of(kind: Any, field: OptionField) -> st.SearchStrategy[Any]:
 
 def some_of(command: Command) -> st.SearchStrategy[tuple[Command, dict[str, Any]]]:
     """The command, and values of some of the options that decide its numbers."""
-    decided = {field.name: values_of(field) for field in fields_of(command.options()) if field.declared.decides}
+    fields = [field for field in fields_of(command.options()) if field.declared.decides]
+    # Parameters are of the estimators that scikit-learn has.
+    decided = {field.name: values_of(field) for field in fields if field.name != "parameters"}
     return st.tuples(st.just(command), st.fixed_dictionaries({}, optional=decided))
 
 
@@ -181,13 +183,22 @@ SOURCES = {
         ModelSource.ANSWERS: {"deal": Path("deal"), "target": (Path("t.npz"),)},
         ModelSource.SCORES: {"scores": Path("s.csv")},
     },
-    "attack": {ModelSource.TRAINING: {}, ModelSource.BANK: {"shadows": Path("bank")}},
+    "attack": {
+        ModelSource.TRAINING: {},
+        ModelSource.ESTIMATOR: {"model": "sklearn.svm:SVC"},
+        ModelSource.BANK: {"shadows": Path("bank")},
+    },
+    "pdtp": {ModelSource.TRAINING: {}, ModelSource.ESTIMATOR: {"model": "sklearn.svm:SVC"}},
     "power": {
         ModelSource.TRAINING: {},
         ModelSource.BANK: {"shadows": Path("bank")},
         ModelSource.SCORES: {"scores": Path("s.csv")},
     },
-    "shadows train": {ModelSource.TRAINING: {}, ModelSource.LEARNER: {"learner": "mine:learner"}},
+    "shadows train": {
+        ModelSource.TRAINING: {},
+        ModelSource.ESTIMATOR: {"model": "sklearn.svm:SVC"},
+        ModelSource.LEARNER: {"learner": "mine:learner"},
+    },
     "unlearn": {ModelSource.TRAINING: {}, ModelSource.OUTPUTS: {"outputs": ("mine=m.npz",)}},
 }
 """The commands with several sources of models, and the option that names each."""

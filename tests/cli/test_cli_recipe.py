@@ -17,7 +17,7 @@ from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import fields_of, json_options
 from jaxaudit.cli.own_code import NAMES, parse_model, parse_sized, source_hashes
-from jaxaudit.cli.parameters import recipe_values
+from jaxaudit.cli.parameters import recipe_values, recipe_words
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.models import ResNet, pure_module
 
@@ -311,7 +311,7 @@ def test_settings_of_words_and_of_files(
     Path("mine.toml").write_text(TOML)
     Path("later.TOML").write_text("batch-size = 3")
     settings = [field for field in fields_of(KSOptions()) if field.declared.in_recipe]
-    assert recipe_values(texts, settings) == values
+    assert recipe_values(recipe_words(texts), settings) == values
 
 
 @pytest.mark.outer

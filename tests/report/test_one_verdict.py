@@ -132,7 +132,6 @@ def of_pdtp(draw: st.DrawFn) -> Make:
         "only_member": np.array(each_of(st.booleans())),
         "examples": count + draw(st.integers(0, 2)),
         "seeded": draw(st.booleans()),
-        "largest_possible": draw(st.none() | st.floats(0.1, 6)),
         "train_accuracy": draw(UNIT),
     }
     values = each_of(NATS)

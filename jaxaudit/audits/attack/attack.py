@@ -68,8 +68,9 @@ def attack(
 
     >>> import jax
     >>> import jaxaudit as ja
+    >>> from sklearn.neighbors import KNeighborsClassifier
     >>> people = ja.one_hot(ja.load_table("breast-cancer")).take(np.arange(200))
-    >>> learner = ja.nearest_neighbours(2, neighbours=1)
+    >>> learner = ja.EstimatorLearner(KNeighborsClassifier(1), classes=2)
     >>> models = ja.train_splits(jax.random.key(1), people, learner, iterations=5, targets=10, shadow_pairs=2,
     ...     pooled_shadows=0, measured=1)
     >>> audit = attack(models, attacks=[ja.attacks.Distance()])

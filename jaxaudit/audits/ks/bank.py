@@ -151,17 +151,17 @@ def train_bank(
 
     A model's outputs depend only on the key, its number, its membership mask, its learner and `models_per_batch` (on a
     CPU to the last bit), so training may be stopped and resumed, and the bank enlarged. They equal those of
-    `train_shadows` with this key and these sets. The bank has `logits` of one view, or for a learner with one column
-    `log_likelihood`.
+    `train_shadows` with this key and these sets. The bank has `logits` or `probabilities` of one view, or for a learner
+    with one column `log_likelihood`.
     """
     description = bank.description
-    readable = description.outputs == "logits" or (
+    readable = description.outputs in ("logits", "probabilities") or (
         description.outputs == "log_likelihood" and description.direction == "higher"
     )
     if not readable or description.queries != 1:
         raise InputError(
-            "models are trained here for banks of logits, or of log-likelihoods that are higher for records that were "
-            "used, with one view of each record."
+            "models are trained here for banks of logits, of probabilities, or of log-likelihoods that are higher for "
+            "records that were used, with one view of each record."
         )
     if len(inputs) != description.records:
         raise InputError(f"the bank has {description.records} records; got {len(inputs)}.")
@@ -203,7 +203,8 @@ def _keep(
         some = jax.tree.map(lambda leaf, part=part: leaf[part], params)
         for model, log_probs in zip(own_rows[rows][part].tolist(), log_probs_many(learner, some, inputs), strict=True):
             if not outputs_path(directory, model).exists():
-                _write(directory, model, log_probs[:, None].astype(np.float32), description)
+                values = np.exp(log_probs) if description.outputs == "probabilities" else log_probs
+                _write(directory, model, values[:, None].astype(np.float32), description)
     return np.asarray(rows)
 
 

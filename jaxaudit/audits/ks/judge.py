@@ -91,11 +91,13 @@ def judge(
 
     >>> import jax
     >>> import jaxaudit as ja
+    >>> from sklearn.neighbors import KNeighborsClassifier
     >>> digits, key = ja.load("digits"), jax.random.key(1)
     >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
     >>> held = np.random.default_rng(2).random(1000) < 0.5
     >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
-    >>> calibration, learner = flat.take(np.arange(1000, 1797)), ja.nearest_neighbours(10, neighbours=1, smoothing=0.1)
+    >>> calibration = flat.take(np.arange(1000, 1797))
+    >>> learner = ja.EstimatorLearner(KNeighborsClassifier(1), classes=10)
     >>> used = ja.SimulatedTarget("used", (ja.Part(query, 1.0), ja.Part(calibration, 0.67)))
     >>> tests = [ja.HoldoutTest(mixed=20)]
     >>> shadows = ja.train_shadows(key, query, calibration, learner, [used], tests=tests, holdout=holdout)

@@ -212,7 +212,7 @@ def train_shadows(
     >>> held = np.random.default_rng(2).random(200) < 0.5
     >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
     >>> shadows = train_shadows(
-    ...     jax.random.key(1), query, flat.take(np.arange(200, 500)), ja.nearest_neighbours(10, neighbours=1),
+    ...     jax.random.key(1), query, flat.take(np.arange(200, 500)), ja.naive_bayes((0,) * 64, 10),
     ...     tests=[ja.HoldoutTest(mixed=20)], holdout=holdout)
     >>> len(shadows), set(shadows.kinds), shadows.log_odds.shape
     (20, {<Kind.MIXED: 'mixed'>}, (20, 500))

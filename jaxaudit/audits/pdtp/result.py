@@ -1,9 +1,8 @@
 """The result of the `pdtp` audit, which is its JSON, its verdict, decided by one rule for all outputs.
 
 PDTP is printed with what could mislead: the seed floor; copies of a record; a class that vanishes with its only member;
-values above 1 that the edges of bins made; smoothing that passes the rule whatever the data; and, where it is proven
-(`BoundsDTP`), how far any other input can move. The contents of a risky record are private: they are shown on the
-terminal when asked for, never in a file.
+values above 1 that the edges of bins made; and, where it is proven (`BoundsDTP`), how far any other input can move. The
+contents of a risky record are private: they are shown on the terminal when asked for, never in a file.
 """
 
 import math
@@ -130,7 +129,6 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
         finding: `records exposed`, `no record exposed` or `inconclusive`.
         model: the kind of model that was trained here, in words.
         max_pdtp, median_pdtp: of any measured record, in nats.
-        bound: an upper bound in nats of the change by any record, without bins and for any data; None if there is none.
         dtp_bound: an upper bound in nats of the change by any measured record, on any input and without bins; None if
             none is proven for the learner.
         quantiles: of PDTP over the measured records.
@@ -149,7 +147,6 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     model: str
     max_pdtp: Nats
     median_pdtp: Nats
-    bound: Nats | None
     dtp_bound: Nats | None
     seed_floor: Floor
     quantiles: dict[Literal["0.5", "0.9", "0.99"], Nats]
@@ -281,10 +278,6 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
         _seed_floor(result),
         _bins(result, bins, artefacts),
     ]
-    if result.bound is not None:
-        moves = f"without bins, this learner moves no output by more than {result.bound:.2f} nats"
-        always = f"{moves}: without bins it passes the DTP-1 rule whatever it is trained on"
-        checks.append(assumed("DTP-1 can fail", result.bound > DTP_1, f"{moves} whatever it is trained on", always))
     copies = (
         f"{_records(result.copies)} {_has(result.copies)} exact copies, which hide each other: PDTP measures one copy "
         "at a time"

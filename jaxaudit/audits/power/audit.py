@@ -163,7 +163,7 @@ def measure_power(
     >>> digits = ja.load("digits")
     >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
     >>> query, calibration = flat.take(np.arange(200)), flat.take(np.arange(200, 400))
-    >>> learner = ja.nearest_neighbours(10, neighbours=1, smoothing=0.1)
+    >>> learner = ja.naive_bayes((0,) * 64, 10)
     >>> audit = measure_power(jax.random.key(1), query, calibration, learner, models=20, query_size=5_000)
     >>> audit.finding.verdict, audit.result.given.query, audit.result.given.min_detectable < 1
     ('insufficient', 5000, True)

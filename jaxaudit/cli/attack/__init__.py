@@ -14,6 +14,7 @@ from jaxaudit.cli.groups import (
     MODEL,
     MOST,
     OUTPUT,
+    TRAINED_HERE,
     TRAINING,
     Output,
     RecipeFlags,
@@ -22,7 +23,7 @@ from jaxaudit.cli.groups import (
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
+from jaxaudit.cli.options import ModelSource, bank_option, group, option
 from jaxaudit.cli.own_code import OwnCode, load_named, parse_field, parse_own_names, with_fields
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.errors import InputError
@@ -107,32 +108,44 @@ class AttackFlags(ByBank, Seeded):
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--attack-option"),
     )
-    iterations: int | None = training_option(
+    iterations: int | None = option(
         "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
         minimum=1,
         maximum=MOST,
+        of=TRAINED_HERE,
     )
-    targets: int | None = training_option(
+    targets: int | None = option(
         "Target records, drawn at random. [default: 100, or all; 20 without --data]",
         minimum=1,
+        of=TRAINED_HERE,
     )
-    shadow_pairs: int = training_option(
+    shadow_pairs: int = option(
         "distance, frequency: pairs of shadow models per target, with and without it.",
         default=5,
         minimum=1,
         maximum=MOST,
+        of=TRAINED_HERE,
     )
-    pooled_shadow_models: int = training_option(
+    pooled_shadow_models: int = option(
         "untargeted: shadow models trained on random halves.",
         default=20,
         minimum=1,
         maximum=MOST,
+        of=TRAINED_HERE,
     )
-    measured_iterations: int = training_option(
-        "Iterations in which PDTP is measured, too.", default=10, minimum=1, maximum=MOST
+    measured_iterations: int = option(
+        "Iterations in which PDTP is measured, too.",
+        default=10,
+        minimum=1,
+        maximum=MOST,
+        of=TRAINED_HERE,
     )
-    bins: int = training_option(
-        "Bins into which outputs are rounded before they are compared; 0: none.", default=100, minimum=0, maximum=MOST
+    bins: int = option(
+        "Bins into which outputs are rounded before they are compared; 0: none.",
+        default=100,
+        minimum=0,
+        maximum=MOST,
+        of=TRAINED_HERE,
     )
 
 
@@ -147,8 +160,8 @@ class AttackOutput(Output):
 class AttackOptions:
     """All options of the command."""
 
-    data: TableData = group(DATA, TableData(), of=ModelSource.TRAINING)
-    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=ModelSource.TRAINING)
+    data: TableData = group(DATA, TableData(), of=TRAINED_HERE)
+    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=TRAINED_HERE)
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
     audit: AttackFlags = group(AUDIT, AttackFlags())
     output: AttackOutput = group(OUTPUT, AttackOutput())
@@ -156,11 +169,11 @@ class AttackOptions:
     @property
     def source(self) -> ModelSource:
         """The origin of the models from which attacks learn."""
-        return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
+        return self.model.source if self.audit.shadows is None else ModelSource.BANK
 
 
 def _check_attacks(options: AttackOptions) -> None:
-    audit_flags, trains = options.audit, options.source is ModelSource.TRAINING
+    audit_flags, trains = options.audit, options.source is not ModelSource.BANK
     if trains and is_texts(options.data.data or ""):
         raise InputError(
             f"--data {options.data.data}: texts are attacked by a bank: `jaxaudit shadows train --query FILE --coins "
@@ -186,7 +199,11 @@ def _check_attacks(options: AttackOptions) -> None:
 ATTACK = Command(
     "attack",
     AttackOptions,
-    {ModelSource.TRAINING: "attack.run:prepare", ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank"},
+    {
+        ModelSource.TRAINING: "attack.run:prepare",
+        ModelSource.ESTIMATOR: "attack.run:prepare",
+        ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank",
+    },
     """How well do membership attacks do on a kind of classifier? (Long, Bindschaedler & Gunter 2017)
 
     Trains classifiers on random halves of the records and attacks target records: was the record in the training set,

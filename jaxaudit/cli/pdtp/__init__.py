@@ -18,7 +18,7 @@ from jaxaudit.cli.groups import (
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import group, option, refuse_options
+from jaxaudit.cli.options import ModelSource, group, option, refuse_options
 from jaxaudit.cli.parsers import is_texts
 
 
@@ -66,6 +66,11 @@ class PDTPOptions:
     audit: PDTPFlags = group(AUDIT, PDTPFlags())
     output: PDTPOutput = group(OUTPUT, PDTPOutput())
 
+    @property
+    def source(self) -> ModelSource:
+        """The origin of the models that are measured."""
+        return self.model.source
+
 
 def _check(options: PDTPOptions) -> None:
     audit = options.audit
@@ -96,7 +101,8 @@ PDTP = Command(
 
     `jaxaudit pdtp --data adult --sample 1000 --model nb`
 
-    `jaxaudit pdtp --csv people.csv --label income --model lr --json`
+    `jaxaudit pdtp --csv people.csv --label income --model sklearn.ensemble:RandomForestClassifier --recipe
+    max_depth=6 --json`
 
     `jaxaudit pdtp --data adult --model nb --reduce 10`
 

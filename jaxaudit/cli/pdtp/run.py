@@ -6,7 +6,7 @@ import jax
 import msgspec
 import numpy as np
 
-from jaxaudit.audits.left_out import measured_models_per_batch, models_in_pieces, models_trained
+from jaxaudit.audits.left_out import measured_models_per_batch, models_trained
 from jaxaudit.audits.pdtp.audit import PDTPAudit, check_steps, measure_pdtp, reduce_pdtp
 from jaxaudit.cli.classifiers import (
     DEFAULT_DATA,
@@ -60,10 +60,10 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     left_out = count if groups is None else len(np.unique(groups if records is None else groups[records]))
 
     def models(models_per_batch: int) -> int:
-        counts = [left_out] * (1 if closed_form else audit_flags.measurements)
-        counts += [len(table) - step for step in range(audit_flags.reduce + 1) if audit_flags.reduce]
         if closed_form:
-            return sum(count for count in counts if models_in_pieces(learner, count))
+            return 0
+        counts = [left_out] * audit_flags.measurements
+        counts += [len(table) - step for step in range(audit_flags.reduce + 1) if audit_flags.reduce]
         return sum(models_trained(count, models_per_batch) for count in counts) + audit_flags.floor_seeds
 
     def audit(execution: Execution) -> PDTPAudit:

@@ -9,8 +9,10 @@ from jaxaudit.cli.groups import (
     DATA,
     MODEL,
     MOST,
+    TRAINED,
     TRAINING,
     DealtFlags,
+    EstimatorParameters,
     Seeded,
     SetsFlags,
     ShadowNetwork,
@@ -18,7 +20,7 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
-from jaxaudit.cli.own_code import own_code
+from jaxaudit.cli.own_code import ESTIMATOR, NETWORKS, OF_TEXTS, OWN, is_of_sklearn, own_code, parse_judged
 from jaxaudit.cli.parsers import parse_images
 from jaxaudit.errors import InputError
 
@@ -127,14 +129,23 @@ class PlanOptions(BankOptions):
 
 
 @dataclass(frozen=True)
-class BankNetwork(ShadowNetwork):
-    """Options of the network of a bank's models, or of their learner."""
+class BankNetwork(EstimatorParameters, ShadowNetwork):
+    """Options of the network of a bank's models, of their estimator, or of their learner."""
 
+    model: str | None = option(
+        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
+        f"transformers (--recipe lora), or {OWN}; or {ESTIMATOR}. [default: liu-cnn for images, mlp for tables, "
+        f"{OF_TEXTS} for texts]",
+        check=parse_judged,
+        names="code",
+        of=ModelSource.TRAINING | ModelSource.ESTIMATOR,
+    )
     learner: str | None = option(
         "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "
         "log_probs(params, inputs) as pure JAX functions, as package.module:learner or file.py:learner.",
         check=partial(own_code, "--learner"),
         names="code",
+        of=TRAINED,
     )
 
 
@@ -148,8 +159,12 @@ class TrainOptions(BankOptions):
 
     @property
     def source(self) -> ModelSource:
-        """The origin of the models: networks of the options, or your own learner."""
-        return ModelSource.TRAINING if self.model.learner is None else ModelSource.LEARNER
+        """The origin of the models: networks of the options, an estimator of scikit-learn, or your own learner. Whether
+        your own code is a network or an estimator is known when it is loaded.
+        """
+        if self.model.learner is not None:
+            return ModelSource.LEARNER
+        return ModelSource.ESTIMATOR if is_of_sklearn(self.model.model) else ModelSource.TRAINING
 
 
 @dataclass(frozen=True)
@@ -257,6 +272,9 @@ TRAIN = Command(
     `jaxaudit shadows train --deal deal --recipe patience=5 --out bank`
 
     `jaxaudit shadows train --deal deal --learner mine.py:learner --out bank`
+
+    `jaxaudit shadows train --query q.csv --coins --model sklearn.ensemble:RandomForestClassifier --recipe
+    n_estimators=100 --out bank` (--recipe has the parameters of the estimator)
 
     `jaxaudit shadows train --deal texts --model gpt-2-64 --recipe tokens=words --out bank`
     """,

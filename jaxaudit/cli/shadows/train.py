@@ -12,12 +12,12 @@ from jaxtyping import Int
 from jaxaudit.audits.ks.bank import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING, ShadowRecipe, named_sets
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
-from jaxaudit.cli.options import ModelSource, command_line, fields_of, with_usual, with_values
-from jaxaudit.cli.own_code import OF_TEXTS, source_hashes
+from jaxaudit.cli.options import ModelSource, command_line, fields_of, refuse_without_effect, with_usual, with_values
+from jaxaudit.cli.own_code import OF_TEXTS, is_of_sklearn, parse_judged, source_hashes
 from jaxaudit.cli.pace import PlannedTraining, pace_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
-from jaxaudit.cli.recipe import load_learner
+from jaxaudit.cli.recipe import load_estimator, load_learner, refuse_other_network
 from jaxaudit.cli.shadows import PlannedModels, TrainOptions
 from jaxaudit.cli.shadows.plan import (
     bank_description,
@@ -34,13 +34,13 @@ from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
-from jaxaudit.ensemble.train import WHOLE_FITS_PER_BATCH
+from jaxaudit.ensemble.train import whole_fits_per_batch
 from jaxaudit.errors import InputError
-from jaxaudit.learners import EarlyStopping, Learner, SteppedLearner
+from jaxaudit.learners import EarlyStopping, EstimatorLearner, Learner, SteppedLearner
 from jaxaudit.runs.unfinished import working_in
 
 COMMAND = "shadows train"
-PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy")
+PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn")
 
 
 def prepare(options: TrainOptions) -> Job[Bank] | Summary:
@@ -53,9 +53,11 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     sets = read_bank_sets(key, options.data, options.model)
     of_query = np.asarray(sets.labels[: sets.counts.query])
     query = Examples(sets.parts[0], of_query, sets.class_names, "query set")
-    options = _filled(options, query)
+    estimator = _estimator(options, query)
+    source = ModelSource.ESTIMATOR if estimator else options.source
+    options = options if estimator else _filled(options, query)
     tell_of_large_numbers(options.model.model if options.source is ModelSource.TRAINING else None, sets.parts)
-    learner = _learner(options, query, len(sets.labels))
+    learner = estimator or _learner(options, query, len(sets.labels))
     out = options.bank or Path()
     earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
@@ -65,19 +67,21 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         cost = count_step(learner, query.inputs, query.labels)
         number = number or usual_models_per_batch(learner, cost)
         training = PlannedTraining(learner, query, cost, number)
-    number = number or WHOLE_FITS_PER_BATCH
+    number = number or whole_fits_per_batch(learner)
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
     device = jax.local_devices()[0]
     planned = PlannedModels(seed=options.models.seed, models=models)
     if are_texts(query):
         planned = replace(planned, outputs="log-likelihood")
+    elif estimator:
+        planned = replace(planned, outputs="probabilities")
     description = bank_description(
         options.data,
         planned,
         sets,
         command_line(COMMAND, options),
-        recipe=_in_words(options),
+        recipe=_in_words(options, source),
         models_per_batch=number,
         form=form_of(learner),
         device=_and("" if earlier is None else earlier.device, f"{device.platform}: {device.device_kind}"),
@@ -157,6 +161,21 @@ def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
     return with_usual(options, **usual, epochs=EPOCHS)
 
 
+def _estimator(options: TrainOptions, query: Examples) -> EstimatorLearner | None:
+    """The learner of the estimator that the options name; None if they name none."""
+    name = options.model.model
+    if options.model.learner is not None or name is None or parse_judged(name) is None:
+        return None
+    if are_texts(query):
+        if is_of_sklearn(name):
+            refuse_other_network(name, of_texts=False, texts=True)
+        return None
+    learner = load_estimator(name, options.model.parameters, len(query.class_names))
+    if learner is not None:
+        refuse_without_effect(options, ModelSource.ESTIMATOR)
+    return learner
+
+
 def _learner(options: TrainOptions, query: Examples, records: int) -> Learner:
     own_learner = options.model.learner
     if own_learner is not None:
@@ -164,15 +183,14 @@ def _learner(options: TrainOptions, query: Examples, records: int) -> Learner:
     return make_shadow_learner(options.model, options.recipe, query, records)
 
 
-def _in_words(options: TrainOptions) -> str:
-    """The recipe in words: every option of the network and its training, and hashes of your own code."""
+def _in_words(options: TrainOptions, source: ModelSource) -> str:
+    """The recipe in words: every option of the models and their training, and hashes of your own code."""
     sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
-    if options.model.learner is not None:
-        return ", ".join([f"learner {options.model.learner}", *sources])
     set_fields = [
         field
         for field in fields_of(options)
         if field.panel in (MODEL, TRAINING)
+        and source in field.of
         and field.declared.decides
         and field.value not in (None, ())
         and field.name != "models_per_batch"

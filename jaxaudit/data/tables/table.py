@@ -130,7 +130,7 @@ def category_counts(table: Table) -> tuple[int, ...]:
 
 
 def one_hot(table: Table) -> Examples:
-    """Every record as inputs in [0, 1], for networks and regressions: `float32[n, inputs]`.
+    """Every record as inputs in [0, 1], for networks and estimators: `float32[n, inputs]`.
 
     | column | inputs |
     |---|---|
@@ -163,7 +163,7 @@ def one_hot(table: Table) -> Examples:
 
 
 def ordinal(table: Table) -> Examples:
-    """Every record with one input per column, for naive Bayes, trees and neighbours: `float32[n, columns]`.
+    """Every record with one input per column, for naive Bayes: `float32[n, columns]`.
 
     A category's index, or a number scaled to [0, 1] as `one_hot` does.
     """

@@ -33,7 +33,6 @@ def audit_of(values: Any, **known: Any) -> PDTPAudit:
         "examples": count,
         "bins": 100,
         "seeded": True,
-        "largest_possible": None,
     }
     return PDTPAudit(**(facts | known))
 
@@ -45,7 +44,7 @@ def pdtp_audit(name: str = "people.csv") -> PDTPAudit:
     values[[3, 7]] = 1.4, np.inf
     floor = SeedFloor(rng.uniform(0, 0.1, 40), rng.uniform(0.1, 0.3, 40))
     reduction = Reduction((7, 3), (np.inf, 1.4, 0.6))
-    return audit_of(values, floor=floor, largest_possible=5.29, class_names=(name, "no"), reduction=reduction)
+    return audit_of(values, floor=floor, class_names=(name, "no"), reduction=reduction)
 
 
 def run_of(audit: PDTPAudit, name: str = "people.csv") -> Run[PDTPResult]:

@@ -1,0 +1,149 @@
+"""Any classifier with scikit-learn's `fit` and `predict_proba` as a learner, whose models are trained on the host.
+
+Its code is no pure function of arrays, so `fit_many` trains these models one by one, each a clone that gets copies of
+its own records. What a class that a model was not trained on is worth is said here: probability 0, as by any model that
+never saw it, so that its log-odds are cut where those of all models are.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, Real
+from threadpoolctl import ThreadpoolController
+
+from jaxaudit.errors import InputError, check_ranges, first_line
+
+SUMS = 1e-4
+"""Probabilities of a record sum to 1 up to this much (those of float16 would not)."""
+NOT_SET = ("random_state", "n_jobs", "verbose")
+"""Parameters that a recipe cannot set: a model is seeded by its key, on one core, as workers share them, and silent."""
+
+
+def is_estimator(value: Any) -> bool:
+    """Whether the value, or an instance of this class, has what a model of `EstimatorLearner` needs."""
+    return callable(getattr(value, "fit", None)) and callable(getattr(value, "predict_proba", None))
+
+
+def settable(estimator: Any) -> dict[str, Any]:
+    """The parameters that a recipe can set, those within the estimator too (`step__name`), and their values."""
+    return {name: value for name, value in _parameters(estimator).items() if _last(name) not in NOT_SET}
+
+
+def _parameters(estimator: Any) -> dict[str, Any]:
+    return estimator.get_params() if hasattr(estimator, "get_params") else {}
+
+
+def _last(name: str) -> str:
+    return name.rpartition("__")[2]
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatorLearner:
+    """A classifier of scikit-learn, or one of your own like it, as a learner.
+
+    Each model is a clone of `prototype`, which itself is never fitted. Its parameter `random_state`, where it has one,
+    is drawn from the model's key; without one it must draw no random numbers, or its models cannot be repeated. A
+    number of jobs (`n_jobs`) becomes 1. A record is a row of float64 numbers, a label one of the numbers below
+    `classes`. The classes of the columns of `predict_proba` are those of `classes_`; without such an attribute there
+    must be a column per class.
+
+    Raises:
+        InputError: from the constructor, if it has no `fit` or no `predict_proba`; from its functions, if the
+            estimator's own raise an error, or if what it predicts are no probabilities of these classes.
+
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> learner = EstimatorLearner(KNeighborsClassifier(1), classes=3)
+    >>> inputs, labels = np.array([[0.0], [1.0], [9.0]]), np.array([0, 2, 1])
+    >>> model = learner.fit(jax.random.key(1), inputs, labels, np.array([1, 1, 0]))
+    >>> np.exp(learner.log_probs(model, inputs))
+    array([[1., 0., 0.],
+           [0., 0., 1.],
+           [0., 0., 1.]])
+    """
+
+    prototype: Any
+    classes: int
+
+    def __post_init__(self) -> None:
+        check_ranges("[2, inf)", classes=self.classes)
+        if not is_estimator(self.prototype):
+            raise InputError(
+                f"{self.kind} has no fit and predict_proba: name a classifier that tells probabilities, set what makes "
+                "it do so, as loss=log_loss of SGDClassifier, or calibrate it in your own function, as file.py:make."
+            )
+
+    @property
+    def kind(self) -> str:
+        return type(self.prototype).__name__
+
+    def fit(
+        self,
+        key: Key[Array, ""],
+        inputs: Real[Array | np.ndarray, "n ..."],
+        labels: Int[Array | np.ndarray, " n"],
+        weights: Real[Array | np.ndarray, " n"] | Bool[np.ndarray, " n"],
+    ) -> Any:
+        """The estimator, fitted to the records whose weight is 1."""
+        # Imported here because it takes a second.
+        from sklearn.base import clone
+
+        members = np.asarray(weights) > 0
+        rows, own_labels = _rows(np.asarray(inputs)[members]), np.asarray(labels)[members]
+        seed = int(jax.random.bits(key, dtype=np.uint32))
+        counts = ", ".join(map(str, np.bincount(own_labels, minlength=self.classes)))
+        with self._guarded(f"to learn {len(rows)} records (of each class: {counts})"):
+            model: Any = clone(self.prototype, safe=False)
+            # A deprecated n_jobs may not even be given its usual value.
+            jobs = {name: 1 for name, value in _parameters(model).items() if _last(name) == "n_jobs" and value}
+            seeds = {name: seed for name in _parameters(model) if _last(name) == "random_state"}
+            if jobs or seeds:
+                model.set_params(**jobs, **seeds)
+            model.fit(rows, own_labels)
+        return model
+
+    def log_probs(self, params: Any, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
+        """The logarithms of what the fitted estimator predicts, in nats: `float64[n, classes]` on the host; -inf for a
+        class that it does not know.
+        """
+        with self._guarded(f"to predict {len(inputs)} records"):
+            predicted = np.asarray(params.predict_proba(_rows(inputs)), np.float64)
+            class_numbers = np.asarray(getattr(params, "classes_", np.arange(self.classes)))
+        probabilities = np.zeros((len(inputs), self.classes))
+        shape = len(inputs), *class_numbers.shape
+        fits = predicted.shape == shape and np.isin(class_numbers, np.arange(self.classes)).all()
+        if fits:
+            probabilities[:, class_numbers] = predicted
+        if not fits or not (abs(probabilities.sum(axis=1) - 1) <= SUMS).all() or (predicted < 0).any():
+            raise InputError(
+                f"{self.kind}: predict_proba gave no probabilities of its classes_ for {len(inputs)} records, but an "
+                f"array of shape {predicted.shape}: it must have a row a record, which sums to 1, and a column a class."
+            )
+        with np.errstate(divide="ignore"):
+            return np.log(probabilities)
+
+    @contextmanager
+    def _guarded(self, task: str) -> Iterator[None]:
+        """Runs the estimator's code: standard output is the command's own, an error is one line, and sums do not depend
+        on the number of cores.
+        """
+        try:
+            with redirect_stdout(sys.stderr), _threads().limit(limits=1):
+                yield
+        except Exception as error:
+            raise InputError(f"{self.kind} failed {task}: {first_line(error)}") from error
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _rows(inputs: Real[Array | np.ndarray, "n ..."]) -> Float[np.ndarray, "n columns"]:
+    """A copy of the records that the estimator may change."""
+    return np.array(inputs, np.float64).reshape(len(inputs), -1)

@@ -1,0 +1,131 @@
+"""`--model` of scikit-learn or of your own, from its words to what `pdtp`, `attack` and `shadows train` make of it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+from support.cli_runs import jaxaudit, own_modules, recipe, refused
+from support.people import PEOPLE, write_people, write_rows
+
+FOREST = ("--model", "sklearn.ensemble:RandomForestClassifier")
+MINE = """
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+print("imported")
+def make():
+    print("made")
+    return make_pipeline(StandardScaler(), KNeighborsClassifier(2))
+one = make()
+class Vain(KNeighborsClassifier):
+    def fit(self, inputs, labels):
+        raise RuntimeError("too vain")
+def with_argument(neighbours):
+    return KNeighborsClassifier(neighbours)
+"""
+PATIENTS = ("--query", "patients.csv", "--label", "outcome", "--groups", "patient", "--coins", "--models", "6")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[None]:
+    """A working folder with two tables, whose modules are forgotten afterwards."""
+    write_people(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    random = np.random.default_rng(2)
+    rows = random.normal(size=(80, 4)).round(3)
+    cells = [[*row, "ill" if row[0] + random.normal() > 0 else "well", f"p{at // 2}"] for at, row in enumerate(rows)]
+    write_rows(tmp_path / "patients.csv", [*"abcd", "outcome", "patient"], cells)
+    with own_modules(tmp_path):
+        yield
+
+
+def test_a_bank_of_estimators_is_trained_goes_on_and_is_attacked():
+    words = ("shadows", "train", *PATIENTS, *FOREST, *recipe("n_estimators=3", "max_features=none"), "--out", "bank")
+    done = jaxaudit(*words)
+    assert done.code == 0, done.err
+    bank = json.loads(Path("bank/bank.json").read_text())
+    assert (bank["outputs"], bank["models_per_batch"]) == ("probabilities", 1)
+    assert bank["recipe"].startswith(
+        "model sklearn.ensemble:RandomForestClassifier, recipe n_estimators=3 max_features="
+    )
+    before = {path.name: path.read_bytes() for path in Path("bank/outputs").iterdir()}
+    outputs = np.load("bank/outputs/00003.npy")
+    assert set(np.unique((outputs * 3).round(6)).tolist()) == {0, 1, 2, 3}
+    Path("bank/outputs/00003.npy").unlink()
+    assert jaxaudit(*bank["command"][1:], "--out", "bank").code == 0
+    assert {path.name: path.read_bytes() for path in Path("bank/outputs").iterdir()} == before
+    attacked = jaxaudit("attack", "--shadows", "bank", "--json").result
+    assert attacked["models"] == 6
+    assert attacked["finding"]["verdict"] == "attack succeeds"
+
+
+def test_own_code_is_trained_and_prints_to_nobody():
+    for name in ("mine.py:make", "mine.py:one"):
+        done = jaxaudit("pdtp", *PEOPLE, "--model", name, "--json", "--measured-records", "3")
+        assert done.result["model"] == "Pipeline"
+        assert "imported\nmade" in done.err
+    trained = jaxaudit("shadows", "train", *PATIENTS, "--model", "mine.py:make", "--out", "bank")
+    assert (trained.code, trained.out.count("\n")) == (0, 2), trained.err
+    assert json.loads(Path("bank/bank.json").read_text())["recipe"].startswith("model mine.py:make, source of model")
+
+
+def test_a_parameter_may_be_what_makes_it_tell_probabilities():
+    linear = ("--model", "sklearn.linear_model:SGDClassifier", *recipe("loss=log_loss", "alpha=0.5"))
+    assert jaxaudit("pdtp", *PEOPLE, *linear, "--measured-records", "2", "--json").result["model"] == "SGDClassifier"
+
+
+def test_a_tree_is_attacked_as_scikit_learn_grows_it():
+    few = ("--targets", "6", "--iterations", "2", "--measured-iterations", "1", "--attacks", "distance")
+    tree = f"sklearn.tree:{DecisionTreeClassifier.__name__}"
+    result = jaxaudit("attack", *PEOPLE, "--model", tree, *few, "--json").result
+    # Grown in full it knows its own records, of which one is there twice.
+    assert result["splits"]["train_accuracy"] == 1
+    assert result["splits"]["max_pdtp"] == pytest.approx(np.log(199))
+    options = result["provenance"]["options"]
+    assert (options["model"], options["recipe"], "epochs" in options) == (tree, [], False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*FOREST, *recipe("n_estimator=3")), ("n_estimator:", "n_estimators, ")),
+        ((*FOREST, *recipe("random_state=3")), ("random_state:",)),
+        ((*FOREST, *recipe("n_jobs=3")), ("n_jobs:",)),
+        ((*FOREST, *recipe("n_estimators=few")), ("model 0", "n_estimators", "'few'")),
+        ((*FOREST, *recipe("batch-size=3")), ("batch-size:",)),
+        ((*FOREST, "--epochs", "3"), ("--epochs",)),
+        ((*FOREST, "--smoothing", "3"), ("--smoothing",)),
+        (("--model", "mine.py:make", *recipe("batch-size=3")), ("--recipe batch-size",)),
+        (("--model", "sklearn.ensemble:Forest"), ("'Forest'",)),
+        (("--model", "sklearn.svm:SVC"), ("SVC", "predict_proba")),
+        (("--model", "sklearn.svm:LinearSVC"), ("predict_proba",)),
+        (("--model", "sklearn.multiclass:OneVsRestClassifier"), ("arguments", "file.py:make")),
+        (("--model", "mine.py:Vain"), ("model 0", "Vain", "RuntimeError: too vain")),
+        (("--model", "mine.py:with_argument"), ("mine.py:with_argument", "no estimator")),
+        (("--model", "mine.py"), ("mine.py:make",)),
+        (("--model", "knn"), ("nn, nb", "file.py:make")),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(words: tuple[str, ...], said: tuple[str, ...]):
+    refused(("pdtp", *PEOPLE, *words, "--out", "run"), said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*FOREST, "--epochs", "3"), ("--epochs",)),
+        (("--model", "mine.py:make", *recipe("batch-size=3")), ("--recipe batch-size",)),
+        ((*FOREST, "--learner", "mine.py:one"), ("--model",)),
+    ],
+)
+def test_a_bank_has_one_recipe(words: tuple[str, ...], said: tuple[str, ...]):
+    refused(("shadows", "train", *PATIENTS, *words, "--out", "bank"), said)
+
+
+def test_texts_have_no_classes():
+    Path("texts.jsonl").write_text("".join(f'{{"text": "a text {at}"}}\n' for at in range(8)))
+    for command in (("pdtp",), ("attack",), ("shadows", "train", "--coins")):
+        refused((*command, "--query", "texts.jsonl", *FOREST, "--out", "run"), ("RandomForestClassifier", "classes"))

@@ -14,7 +14,7 @@ from jaxaudit.data.challenge import Key as ChallengeKey
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.outputs.form import SET, OutputsPlace, titles_of
+from jaxaudit.data.outputs.form import SET, OutputsPlace, refuse_suffix, titles_of
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
 
@@ -80,6 +80,7 @@ def model_places(path: Path) -> ModelPlaces:
     if path.is_dir():
         files = _files_by_role(path, OF_OUTPUTS, "a model's outputs on the query set")
         return ModelPlaces(name, files.map(lambda _, file: OutputsPlace(file, model=name)))
+    refuse_suffix(path)
     suffix, rows = path.suffix.lower(), 0
     parts: list[str] = []
     if suffix == ".npz":

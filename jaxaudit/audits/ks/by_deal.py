@@ -107,6 +107,7 @@ def deal(
     >>> {str(role): len(examples) for role, examples in parts.items()}
     {'query': 539, 'holdout': 539, 'members': 719}
     """
+    _refuse_unlike_examples("records", records)
     key, hashes = stream(jax.random.key(seed), "deal"), records.record_hashes.view("S16")
     copied = len(np.unique(hashes)) < len(hashes)
     units = None
@@ -123,8 +124,19 @@ def deal(
     return Deal(rows.map(lambda role, part: of_deal.take(part, f"{records.name} ({role})")))
 
 
-def open_deal(folder: Path | str) -> Deal:
+def _refuse_unlike_examples(parameter: str, value: Any) -> None:
+    if not isinstance(value, Examples):
+        raise InputError(
+            f"`{parameter}` is a {type(value).__name__}, and Examples are needed: `ja.load(FILE, label=COLUMN)`, or "
+            "`ja.Examples(inputs, labels, class_names, NAME)` with an array of numbers and the number of each class."
+        )
+
+
+def open_deal(folder: Path | str, *, label: str | None = None, drop: Sequence[str] = ()) -> Deal:
     """The sets of a folder, as `Deal.save` or `jaxaudit deal` writes it, or any with query.*, holdout.* and so on.
+
+    Args:
+        label, drop: of own tables, as those of `load`; a folder of `jaxaudit deal` says its label.
 
     Raises:
         InputError: as `jaxaudit.data.roles.open_folder`; the sets differ in form or classes; the deal is blind, and
@@ -133,7 +145,7 @@ def open_deal(folder: Path | str) -> Deal:
     opened = open_folder(Path(folder).expanduser())
     if opened.key is not None:
         raise InputError(f"{folder}: the deal is blind; `jaxaudit ks` reads answers to its challenge.")
-    sets = opened.names.map(lambda _, name: load(name, label=opened.label))
+    sets = opened.names.map(lambda _, name: load(name, label=label or opened.label, drop=drop))
     query = sets[Role.QUERY]
     sets = sets.map(lambda role, examples: examples if role == Role.QUERY else align_dealt(query, examples))
     dealt_names = opened.names.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
@@ -151,17 +163,21 @@ def ks(
     before: Mapping[str, Any] | None = None,
     shadows: ShadowModels | None = None,
     tests: Sequence[KSTest] | None = None,
+    allow_unrelated: bool = False,
     seed: int = 7,
 ) -> KSAudit:
     """Has a model forgotten the query set of a deal, or never used it? As `jaxaudit ks --deal`.
 
     Args:
-        outputs: by the name of each set, the model's outputs on its records, a row a record and a column a class; or
-            such a mapping for each of several models, by its name. A set that a model has no outputs on is not used.
+        outputs: by the name of each set, the model's outputs on its records, a row a record and a column a class: an
+            array with the classes in the order of `deal.query.class_names`, a table of pandas or Polars with columns
+            named after them, or `outputs_of`. Or such a mapping for each of several models, by its name. A set that a
+            model has no outputs on is not used.
         before: the outputs of the model before the deletion, on query set and holdout.
         shadows: shadow models with these sets (`train_shadows`, `open_bank`). Without them outputs on the holdout are
             needed.
         tests: the tests, the deciding one first; by default the strongest that the outputs allow.
+        allow_unrelated: accept outputs that classify the query set no better than guessing.
         seed: of the tests.
 
     Returns:
@@ -182,12 +198,20 @@ def ks(
     >>> result.targets[0].finding.verdict
     'not forgotten'
     """
+    for parameter, value in {"outputs": outputs, "before": before or {}}.items():
+        if not isinstance(value, Mapping):
+            raise InputError(
+                f"`{parameter}` is a {type(value).__name__}, and a mapping is needed: the outputs on each set by its "
+                f"name, such as {{'query': model.predict_proba(...), 'holdout': ...}}."
+            )
     models = outputs if isinstance(next(iter(outputs.values()), None), Mapping) else {TARGET: outputs}
     every = [_outputs(deal, name, of_model) for name, of_model in models.items()]
     common = {*Role}.intersection(*every)
     read = [of_model.only(*common) for of_model in every]
     earlier = Sets[Outputs]() if before is None else _outputs(deal, "before", before).only(Role.QUERY, Role.HOLDOUT)
-    targets = [FileTarget(of_model, earlier).called(name) for name, of_model in zip(models, read, strict=True)]
+    targets = [
+        FileTarget(of_model, earlier, allow_unrelated).called(name) for name, of_model in zip(models, read, strict=True)
+    ]
     key = jax.random.key(seed)
     if shadows is None:
         used = deal.sets.only(Role.QUERY, *common)
@@ -205,8 +229,11 @@ def _outputs(deal: Deal, name: str, of_model: Mapping[str, Any]) -> Sets[Outputs
     if further or Role.QUERY not in of_model:
         trouble = f"has outputs on {further[0]!r}" if further else "has no outputs on the query set"
         raise InputError(f"`outputs` of {name}: {trouble}; the sets of this deal are {', '.join(deal.sets)}.")
-    return deal.sets.only(*map(Role, of_model)).map(
-        lambda role, examples: outputs_of(
-            of_model[role], examples.class_names, len(examples), name=f"{name}[{role}]", of=role.words
-        )
-    )
+
+    def of_set(role: Role, examples: Examples) -> Outputs:
+        value = of_model[role]
+        if isinstance(value, Outputs):
+            return value
+        return outputs_of(value, examples.class_names, len(examples), name=f"{name}[{role}]", of=role.words)
+
+    return deal.sets.only(*map(Role, of_model)).map(of_set)

@@ -312,6 +312,13 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
     def roles(model: ModelPlaces) -> set[Role]:
         return {*model.places} if model.has_roles or sets.key is None else {*sets.key.rows}
 
+    whole = [] if banked or sets.key or {Role.CALIBRATION} & {*sets.names} else [*models, *filter(None, [before])]
+    if Role.HOLDOUT in sets.names and (bare := [model.name for model in whole if not model.has_roles]):
+        raise InputError(
+            f"{bare[0]}: is one file of outputs, and does not say which of its rows are on which set. Give a folder "
+            f"with {' and '.join(f'{role}.csv' for role in sets.names)}, an .npz with arrays of these names, or add a "
+            "column `set`."
+        )
     for model in () if banked else (*models, *([] if before is None else [before])):
         for role in sorted(roles(model) - {*sets.names}):
             sets_of = data.deal or "the data of this run, without --deal FOLDER,"

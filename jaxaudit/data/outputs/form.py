@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -138,6 +138,7 @@ def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
     path, source = place.path, place.name
     if not (exists(path) and path.is_file()):
         raise InputError(f"{path}: there is no such file; is the path right?")
+    refuse_suffix(path)
     suffix = path.suffix.lower()
     if suffix in TABLES:
         columns_of = _csv_columns if suffix == ".csv" else _parquet_columns
@@ -150,16 +151,21 @@ def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
     names = None
     if suffix == ".npy":
         array = read_npy(path, min(MAX_BYTES, most))
-    elif suffix == ".npz":
+    else:
         archive = NpzArrays(path)
         name = place.part or _outputs_in(archive)
         refuse_larger(f"{path.name}[{name}]", archive.sizes[name], most)
         array, names = archive.read(name), None if place.part else _names_in(archive, expected)
-    else:
-        refuse_pickle(path)
-        kinds = ", ".join((".npz", ".npy", *TABLES))
-        raise InputError(f"{path}: outputs are read from {kinds}; save them as one of these (a .txt or .tsv: as .csv).")
     return columns_of_array(array, names, expected, source)
+
+
+def refuse_suffix(path: Path) -> None:
+    """Refuses a file of another kind than those that outputs are read from."""
+    if path.suffix.lower() not in (kinds := (".npz", ".npy", *TABLES)):
+        refuse_pickle(path)
+        raise InputError(
+            f"{path}: outputs are read from {', '.join(kinds)}; save them as one of these (.txt, .tsv, .xlsx: as .csv)."
+        )
 
 
 def columns_of_array(array: np.ndarray, names: Sequence[str] | None, expected: Expected, source: str) -> OutputColumns:
@@ -172,6 +178,28 @@ def columns_of_array(array: np.ndarray, names: Sequence[str] | None, expected: E
     if array.shape == (expected.rows, expected.classes):
         _refuse_whole(list(array.T), expected, source)
     return OutputColumns(array if order is None or len(order) != len(array) else array[order], notes)
+
+
+def columns_of_frame(frame: Any, expected: Expected, source: str) -> OutputColumns:
+    """The numbers of a table in memory (pandas, Polars), whose columns have names: as those of a file with a header.
+
+    A table without names, whose columns pandas numbers, has the classes in their order.
+    """
+    titles = list(map(str, frame.columns))
+    if len(set(titles)) < len(titles):
+        raise expected.unlike(source, "has two columns of one name")
+    expected.check_rows(len(frame), source)
+    columns = [np.asarray(frame[title]) for title in frame.columns]
+    texts = {place for place, column in enumerate(columns) if column.dtype.kind not in "uif"}
+    counted = list(frame.columns) == list(range(len(columns)))
+    table = TableColumns(
+        len(columns),
+        [] if counted else titles,
+        texts,
+        columns.__getitem__,
+        lambda place: list(map(str, columns[place].tolist())),
+    )
+    return _of_table(table, expected, source)
 
 
 def _outputs_in(archive: NpzArrays) -> str:
@@ -266,13 +294,27 @@ def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputCol
     further = [place for place in range(table.count) if place not in places]
     if not places or len(further) > 1 or len({*table.titles}) < len(table.titles):
         trouble = f"has {table.count} columns but the {expected.of} has {expected.classes} classes"
-        raise expected.unlike(source, f"{trouble}, and they are not named so, each once" if by_title else trouble)
+        raise expected.unlike(source, _misnamed(table, expected) if by_title else trouble)
     columns = [table.numbers(place) for place in places]
     if not by_title:
         _refuse_whole(columns, expected, source)
     order, notes = _order(table, further, expected, source)
     values = np.stack(columns).T
     return OutputColumns(values if order is None else values[order], (*table.notes, *notes), only)
+
+
+def _misnamed(table: TableColumns, expected: Expected) -> str:
+    """Which classes have no column by their name, and which columns are named after none."""
+    titles = [title for title in table.titles if table.titles.count(title) > 1]
+    if titles:
+        return f"has two columns {titles[0][:40]!r}"
+    names = max(expected.headers, key=lambda header: len({*header} & {*table.titles}))
+    missing = [repr(name[:40]) for name in names if name not in table.titles]
+    strange = [repr(title[:40]) for title in table.titles if title not in names]
+    have, lack = ", ".join(strange[:SHOWN]), ", ".join(missing[:SHOWN])
+    if not missing:
+        return f"has the columns {have} beside the classes, and one may name or number the rows"
+    return f"has no column named {lack}" + (f"; no class is called {have}" if strange else "")
 
 
 def _of_set(table: TableColumns, role: str) -> TableColumns:

@@ -8,12 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from jaxaudit.data.outputs import precision
-from jaxaudit.data.outputs.form import Expected, OutputColumns, OutputsPlace, as_place, columns_of_array, read_outputs
+from jaxaudit.data.outputs.form import (
+    Expected,
+    OutputColumns,
+    OutputsPlace,
+    as_place,
+    columns_of_array,
+    columns_of_frame,
+    read_outputs,
+)
 from jaxaudit.data.outputs.kinds import (
     HARD_LABELS,
     Kind,
@@ -156,9 +164,13 @@ def load_outputs(
 
 
 def outputs_of(
-    array: np.ndarray, classes: int | Sequence[str], rows: int, kind: Kind = "auto", *, name: str, of: str = "query set"
+    values: Any, classes: int | Sequence[str], rows: int, kind: Kind = "auto", *, name: str, of: str = "query set"
 ) -> Outputs:
-    """The outputs in an array, as `load_outputs` has those of a file; `name` is that of the model, for messages.
+    """The outputs in an array, or in a table of pandas or Polars, as `load_outputs` has those of a file.
+
+    Args:
+        values: `[rows, classes]`. The columns of a table are read by their names.
+        name: of the model, for messages.
 
     Raises:
         InputError: as `load_outputs`.
@@ -167,7 +179,9 @@ def outputs_of(
     'probabilities'
     """
     expected = _expected(classes, rows, of)
-    return _as_outputs(columns_of_array(np.array(array), None, expected, name), expected, kind, name)
+    if hasattr(values, "columns") and hasattr(values, "__getitem__"):
+        return _as_outputs(columns_of_frame(values, expected, name), expected, kind, name)
+    return _as_outputs(columns_of_array(np.array(values), None, expected, name), expected, kind, name)
 
 
 def _expected(classes: int | Sequence[str], rows: int, of: str, records: Sequence[str] | None = None) -> Expected:

@@ -198,8 +198,8 @@ def kind_of(target: TargetResult, sets: ComparedSets) -> str:
     return "model" if sets.scores is not None and target.name != sets.query.name else "target"
 
 
-def about(sets: ComparedSets) -> str:
-    """The sets, and where the shadow models come from."""
+def about(sets: ComparedSets, *, before: bool) -> str:
+    """The sets, where the shadow models come from, and whether outputs before a deletion were given."""
 
     def set_text(one_set: NamedSet | None) -> str:
         return UNKNOWN if one_set is None else f"{visible(one_set.name)} ({one_set.records:,} records)"
@@ -230,7 +230,7 @@ def about(sets: ComparedSets) -> str:
         beside = ""
         if sets.members is not None:
             beside = f", and on {set_text(sets.members)}, which it is known to have used"
-        elif sets.calibration is None:
+        elif before:
             beside = ", and with those of the model before the deletion"
         outputs_text += (
             f" The target's outputs on it are compared with those on the holdout, {set_text(sets.holdout)}, which, as "
@@ -278,8 +278,8 @@ def field_numbers(targets: Sequence[TargetResult]) -> list[str]:
 # What may be written of a verdict, and what may not: for whoever puts the answer into a letter or a decision.
 
 NOT_SAID = {
-    "forgotten": "That none of the query set was used: {less} is not ruled out. That another model of its maker has "
-    "forgotten the query set, or that this one will have when it is trained further.",
+    "forgotten": "That none of the query set was used, or that nothing of it is left: {less} is not ruled out. That "
+    "another model of its maker has forgotten the query set, or that this one will have when it is trained further.",
     "not forgotten": "That all of the query set was used, or by whom and why. Of a holdout that was not dealt at "
     "random: that use is the only cause, since sets of two sources look like it.",
     "inconclusive": "That the query set was used, or that it was not: the outputs do not tell.",
@@ -288,18 +288,26 @@ NOT_SAID = {
 
 
 def statements(run: Run[KSResult]) -> PageTable:
-    """A row a target: a sentence with its numbers, and what these numbers do not say."""
-    provenance = run.provenance
+    """A row a target: a sentence with its numbers and what it assumes, and what these numbers do not say."""
+    provenance, sets = run.provenance, sets_of(run)
+    compared = {"query set": sets.query, "holdout": sets.holdout, "known members": sets.members}
+    counts = ", ".join(
+        f"{one_set.records:,} records of the {words}" for words, one_set in compared.items() if one_set is not None
+    )
     when = f"On {visible(provenance.started[:10])}, jaxaudit {visible(provenance.jaxaudit)} compared outputs"
-    rows = [
-        (visible(target.name), f"{when} of the target: {visible(target.finding.sentence)}", _not_said(target))
-        for target in run.result.targets
-    ]
+    rows = []
+    for target in run.result.targets:
+        assumed = "".join(f" {visible(each)}" for each in target.finding.limitations[:1])
+        sentence = (
+            f"{when} of the model {visible(target.name)} on {counts}: {visible(target.finding.sentence)}{assumed}"
+        )
+        rows.append((visible(target.name), sentence, _not_said(target)))
     columns = ("model", "you may write", "you may not write")
     return PageTable("What you may write of it", columns, tuple(rows))
 
 
 def _not_said(target: TargetResult) -> str:
     usage = target.usage[0] if target.usage else None
-    less = "less use" if usage is None else f"use of up to {at_most(usage.upper)}"
+    what = "memory" if target.method == "deletion" else "use"
+    less = f"less {what}" if usage is None else f"{what} of up to {at_most(usage.upper)}"
     return NOT_SAID[target.verdict].format(less=less)

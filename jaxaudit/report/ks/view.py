@@ -70,7 +70,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
 
     return RunContent(
         "Has the target forgotten the query set?",
-        about(sets),
+        about(sets, before=any(target.method == "deletion" for target in targets)),
         tuple(answer_of(target, sets, result.level, _stated(run, target.method)) for target in targets),
         (
             verdicts(targets, result.level),

@@ -41,6 +41,9 @@ LEFT = Words(
     BEYOND,
 )
 FAINT = Confidence("none", "The model before the deletion shows no memory of the query set.")
+EXCHANGED = (
+    "The model before the deletion shows no memory of the query set: are the outputs before and after exchanged?"
+)
 OF_LATER = Confidence(
     "fair",
     "The p-value is exact if query set and holdout were drawn at random from one source. Of later records it rests on "
@@ -122,6 +125,8 @@ class DeletionTest(KSTest):
             detected, undetermined = (f"{UNCHANGED.says} {of}" for of in (words.detected, words.undetermined))
             words = Words(detected, "", UNCHANGED.says, undetermined, words.none, "")
         remembers = answer.p_memory <= ALPHA
+        if not remembers:
+            words = words._replace(detected=f"{words.detected} {EXCHANGED}")
         trust = Confidence(
             "fair",
             "It rests on the word that the outputs before the deletion are of the model that used the query set. That "

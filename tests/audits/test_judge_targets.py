@@ -121,7 +121,7 @@ class OwnTest(ShadowTest):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"level": 1.0}, r"level .* got 1"),
+        ({"level": 1.0}, r"level.* got 1"),
         ({"targets": []}, "no target"),
         ({"tests": []}, "no test"),
         ({"tests": [ShadowTest(), ShadowTest()]}, r"\(shadow, shadow\)"),

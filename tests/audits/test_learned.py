@@ -33,7 +33,7 @@ def evidence(accuracy: dict[str, float]) -> Evidence:
     pool = Pool(examples, slice(0, 3), slice(3, 6), slice(6, 9))
     rows = {kind: np.zeros((20, 9), bool) for kind in accuracy}
     reached = np.concatenate([middle + np.linspace(-0.3, 0.3, 20) for middle in accuracy.values()])
-    return Evidence(shadow_models(pool, rows, np.zeros((len(reached), 6)), reached), 0.9)
+    return Evidence(shadow_models(pool, rows, np.zeros((len(reached), 6)), reached))
 
 
 BOTH = {"mixed": LEARNED, "never": BARELY, "half": BARELY, "fully": BARELY}

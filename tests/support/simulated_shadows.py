@@ -41,7 +41,7 @@ def bank_of(key: Any, world: Provider, pool: Pool, tests: Iterable[KSTest], *, o
     asked = len(pool.compared)
     world = Provider(world.level[:asked], world.gap[:asked])
     odds = [world.outputs(random, own[:, pool.compared]).astype(np.float32) for own in rows.values()]
-    return Evidence(shadow_models(pool, rows, np.concatenate(odds)), 0.9, own_recipe=own_recipe)
+    return Evidence(shadow_models(pool, rows, np.concatenate(odds)), own_recipe=own_recipe)
 
 
 def evidence_of(bank: Bank, models: Sequence[int] | None = None, *, two_sets: bool = False) -> Evidence:

@@ -1,5 +1,6 @@
 """The three words of Python: a deal, outputs on its sets, and the verdict that the parts give one by one."""
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,15 @@ def test_the_strongest_test_that_the_outputs_allow() -> None:
     assert ja.ks(DEAL, unused, before=two).targets[0].method == "deletion"
 
 
+def test_outputs_before_and_after_that_were_exchanged_are_asked_for() -> None:
+    """An honest deletion with the two files exchanged would read as none at all."""
+    used, unused = ({role: each[role] for role in ("query", "holdout")} for each in (USED, UNUSED))
+    exchanged, kept = (ja.ks(DEAL, used, before=before).targets[0].finding for before in (unused, used))
+    assert exchanged.sentence.endswith("are the outputs before and after exchanged?")
+    assert "exchanged" not in kept.sentence
+    assert "exchanged" not in ja.ks(DEAL, unused, before=used).targets[0].finding.sentence
+
+
 def test_a_folder_is_the_deal_that_was_saved(tmp_path: Path) -> None:
     groups = np.arange(800) // 2
     parts = ja.deal(replace(FLAT, groups=groups), holdout=0.3, members=0.4, seed=1)
@@ -93,6 +103,66 @@ def test_a_folder_is_the_deal_that_was_saved(tmp_path: Path) -> None:
 def test_outputs_that_do_not_fit_are_one_clear_line(outputs: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         ja.ks(DEAL, outputs)
+
+
+class Frame:
+    """What tables of pandas and Polars have in common: columns by their names."""
+
+    def __init__(self, values: dict[Any, np.ndarray]) -> None:
+        self.values, self.columns = values, list(values)
+
+    def __getitem__(self, name: Any) -> np.ndarray:
+        return self.values[name]
+
+    def __len__(self) -> int:
+        return len(self.values[self.columns[0]])
+
+
+def framed(outputs: np.ndarray, names: Any) -> Frame:
+    return Frame(dict(zip(names, outputs.T, strict=True)))
+
+
+def test_columns_of_a_table_are_read_by_their_names() -> None:
+    """In whatever order: those of the holdout in another one would look like the use of the query set."""
+    classes, turned = FLAT.class_names, np.arange(10)[::-1]
+    frames = {role: framed(outputs, classes) for role, outputs in UNUSED.items()}
+    frames["holdout"] = framed(UNUSED["holdout"][:, turned], np.array(classes)[turned])
+    wanted = ja.ks(DEAL, UNUSED).targets[0]
+    assert ja.ks(DEAL, frames).targets[0].usage == wanted.usage
+    # pandas numbers the columns of an array: these have no names.
+    numbered = {role: framed(outputs, range(10)) for role, outputs in UNUSED.items()}
+    assert ja.ks(DEAL, numbered).targets[0].usage == wanted.usage
+    for names in (["zero", *classes[1:]], [*classes[:9], "10"]):
+        with pytest.raises(InputError, match=f"no column named '{'0' if names[0] == 'zero' else '9'}'"):
+            ja.ks(DEAL, {**frames, "holdout": framed(UNUSED["holdout"], names)})
+
+
+def test_outputs_that_were_read_are_taken_as_they_are() -> None:
+    read = {role: ja.outputs_of(UNUSED[role], 10, len(part), name=role) for role, part in DEAL.items()}
+    assert ja.ks(DEAL, read).targets[0].usage == ja.ks(DEAL, UNUSED).targets[0].usage
+
+
+@pytest.mark.parametrize("value", [USED["query"], "model", None])
+def test_what_is_no_mapping_and_what_is_no_examples_is_one_clear_line(value: Any) -> None:
+    with pytest.raises(InputError, match="a mapping is needed"):
+        inspect.unwrap(ja.ks)(DEAL, value)
+    with pytest.raises(InputError, match="Examples are needed"):
+        inspect.unwrap(ja.deal)(value, holdout=0.3, seed=1)
+
+
+def test_sets_of_other_classes_or_columns_are_no_deal(tmp_path: Path) -> None:
+    """Matched by place, the words of one language would be those of another."""
+    for name, words in {"query": ("hoch", "mittel", "niedrig"), "holdout": ("high", "low", "medium")}.items():
+        rows = [f"{37 * row % 101 / 4},{row % 7},{words[row % 3]}" for row in range(60)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,Klasse", *rows, ""]))
+    with pytest.raises(InputError, match="does not name"):
+        ja.open_deal(tmp_path, label="Klasse")
+    english = (tmp_path / "holdout.csv").read_text()
+    for word, same in {"high": "hoch", "medium": "mittel", "low": "niedrig"}.items():
+        english = english.replace(word, same)
+    (tmp_path / "holdout.csv").write_text(english.replace("a,b,", "a,c,"))
+    with pytest.raises(InputError, match="lacks the columns 'b'"):
+        ja.open_deal(tmp_path, label="Klasse")
 
 
 def test_a_set_that_was_not_dealt_is_said() -> None:

@@ -162,10 +162,21 @@ def test_outputs_on_fewer_sets_are_judged_without_the_others_and_it_is_said(fold
 
 def test_a_holdout_alone_tells_use_and_never_that_there_was_none(folder: Path) -> None:
     """Without members nobody knows how much a model remembers."""
-    used, unused = judged(*DEAL, *files("used", "unused"), "--tests", "holdout")
+    used, unused = judged(*DEAL, *files("used", "unused"), "--tests", "holdout", "--report", "page.html")
     assert [each["finding"]["verdict"] for each in (used, unused)] == ["not forgotten", "inconclusive"]
     assert used["tests"][0]["details"]["p_never"] < 0.001 < 0.05 < unused["tests"][0]["details"]["p_never"]
     assert {each["tests"][0]["details"]["fraction"] for each in (used, unused)} == {None}
+    page = Path("page.html").read_text()
+    assert "compared with those on the holdout" in page
+    assert "with those of the model before the deletion" not in page
+
+
+@pytest.mark.parametrize("ending", [".csv", ".npy", ".xlsx"])
+def test_one_file_that_names_no_set_is_refused_where_there_are_several(folder: Path, ending: str) -> None:
+    """Not read as outputs on the query set, for which shadow models would be trained."""
+    shutil.copy("used/query.csv", f"alone{ending}")
+    said = (f"alone{ending}", "save them as one of these" if ending == ".xlsx" else "column `set`")
+    assert "--calibration" not in refused(("ks", *DEAL, "--target", f"alone{ending}"), said)
 
 
 @pytest.mark.parametrize("write", [in_european, numbered_by_people])

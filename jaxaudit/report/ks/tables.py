@@ -15,6 +15,7 @@ from jaxaudit.report.numbers import (
     level_text,
     number_text,
     precise,
+    sets_of,
     span,
     two_decimals,
 )
@@ -289,7 +290,7 @@ NOT_SAID = {
 
 def statements(run: Run[KSResult]) -> PageTable:
     """A row a target: a sentence with its numbers and what it assumes, and what these numbers do not say."""
-    provenance, sets = run.provenance, sets_of(run)
+    provenance, sets = run.provenance, sets_of(run.provenance.data)
     compared = {"query set": sets.query, "holdout": sets.holdout, "known members": sets.members}
     counts = ", ".join(
         f"{one_set.records:,} records of the {words}" for words, one_set in compared.items() if one_set is not None
@@ -297,7 +298,7 @@ def statements(run: Run[KSResult]) -> PageTable:
     when = f"On {visible(provenance.started[:10])}, jaxaudit {visible(provenance.jaxaudit)} compared outputs"
     rows = []
     for target in run.result.targets:
-        assumed = "".join(f" {visible(each)}" for each in target.finding.limitations[:1])
+        assumed = "".join(f" {visible(each)}" for each in target.finding.caveats[:1])
         sentence = (
             f"{when} of the model {visible(target.name)} on {counts}: {visible(target.finding.sentence)}{assumed}"
         )

@@ -211,6 +211,29 @@ def test_no_value_of_a_group_is_in_any_file(folder: Path) -> None:
         assert "P-3x" not in refused(words, ("names of its columns are values of the groups",))
 
 
+def test_words_are_dealt_and_are_the_same_in_every_set(folder: Path) -> None:
+    rows = [
+        f"{row % 7}.5,{('Ulm', 'Bern', 'Wien', '')[row % 4]},{row},{'yes' if row % 3 else 'no'}" for row in range(99)
+    ]
+    Path("words.csv").write_text("\n".join(["a,town,street,outcome", *rows, ""]).replace(",10,", ",only here,"))
+    deal("--label", "outcome", "--drop", "street", *SHARES, data="words.csv")
+    source = load("words.csv", label="outcome", drop=["street"])
+    values = {record.tobytes() for record in source.record_hashes}
+    for role in ROLES:
+        part = load(f"deal/{role}.csv", label="outcome")
+        assert part.titles == source.titles
+        assert {record.tobytes() for record in part.record_hashes} <= values
+
+
+def test_words_that_name_groups_are_not_shared(folder: Path) -> None:
+    """Those themselves, and other names of them."""
+    np.save("ids.npy", np.array([f"P-{row // SIZE}x" for row in range(COUNT)]))
+    np.save("numbers.npy", np.arange(COUNT) // SIZE * 7)
+    for groups in ("ids.npy", "numbers.npy"):
+        words = ("deal", "all.csv", *OUTCOME, "--groups", groups, *SHARES, "--out", "new")
+        assert "P-" not in refused(words, ("column 'patient' has the values of the groups",))
+
+
 def test_what_was_dealt_can_be_dealt_again(folder: Path) -> None:
     deal(*OUTCOME, "--groups", "patient", *SHARES)
     assert groups_in_file("deal/query.csv") is not None

@@ -90,19 +90,27 @@ def _as_text(value: bytes) -> str:
     return value.decode(errors="replace").strip().lower()
 
 
-def refuse_in_records(groups: Shaped[np.ndarray, " n"], examples: Examples, columns: Sequence[str]) -> None:
+def refuse_in_records(
+    groups: Shaped[np.ndarray, " n"],
+    examples: Examples,
+    columns: Sequence[str],
+    words: Mapping[str, Shaped[np.ndarray, " n"]],
+) -> None:
     """Refuses inputs, labels, class names and names of columns that have values of the groups: nobody can leave these
-    out.
+    out. `words` are the inputs that are words, by the names of their columns.
     """
     classes = np.array(examples.class_names)
-    table = examples.inputs.ndim == 2
-    columns_found = _columns_with(groups, examples.inputs) if table else []
     # Where each record is a group of its own, any column with another value in each would be a name of them.
     shared = len(np.unique(groups)) < len(groups)
-    columns_found = columns_found or (_other_names(groups, examples.inputs) if table and shared else [])
-    if columns_found:
-        place = columns_found[0]
-        column_name = repr(examples.titles[place][:40]) if examples.titles else f"{place + 1} of the inputs"
+
+    def places_in(array: np.ndarray) -> list[int]:
+        return _columns_with(groups, array) or (_other_names(groups, array) if shared else [])
+
+    places = places_in(examples.inputs) if examples.inputs.ndim == 2 else []
+    names = [name for name, column in words.items() if places_in(column)]
+    names += [examples.titles[place] if examples.titles else "" for place in places]
+    if names:
+        column_name = repr(names[0][:40]) if names[0] else f"{places[0] + 1} of the inputs"
         raise InputError(
             f"{examples.name}: column {column_name} has the values of the groups row by row, or one "
             "value for each group, and would be shared. Leave it out (--drop, of a table), or give other groups."

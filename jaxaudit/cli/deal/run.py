@@ -74,7 +74,7 @@ def deal_records(options: DealOptions) -> Summary:
     rows = draw_deal(key, how, units)
     left_out: list[str] = []
     if group_values is not None:
-        refuse_in_records(group_values, source.examples, source.columns)
+        refuse_in_records(group_values, source.examples, source.columns, source.words)
         left_out = arrays_with_values(group_values, {name: source.arrays[name] for name in _further(source.arrays)})
     arrays = {name: array for name, array in source.arrays.items() if name not in left_out}
     split = set(source.split) - set(left_out)

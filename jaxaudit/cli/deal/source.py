@@ -56,6 +56,14 @@ class DealSource(NamedTuple):
         """The names of the columns of a table, which are written with it; empty of anything else."""
         return () if self.table is None else (*self.table.inputs, self.table.label)
 
+    @property
+    def words(self) -> dict[str, np.ndarray]:
+        """The columns of inputs that are words, as text, by their names."""
+        if self.table is None:
+            return {}
+        names = [name for name in self.table.inputs if name not in self.examples.titles]
+        return {name: np.array(self.table.cells[name].to_pylist()).astype(str) for name in names}
+
 
 def read_source(options: DealData, groups: str | None) -> DealSource:
     """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels.

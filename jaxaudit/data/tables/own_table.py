@@ -4,6 +4,7 @@ One reader for all commands: it gives `Examples`, whose columns are numbers, or 
 What is not written so is refused, with the line of pandas that writes it so. No message contains the content of a cell.
 """
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -69,19 +70,24 @@ class OwnTable:
     def examples(self, *, exact: bool = False) -> Examples:
         """The records with all inputs as numbers, `float32[n, inputs]`; true and false are 1 and 0.
 
-        With `exact`, inputs are `float64`, and whole numbers that a `float64` would round are refused.
+        A column of words becomes `WIDTH` columns of numbers that follow from each word alone, so equal words are equal
+        in every file, and different words are about equally far apart. With `exact`, inputs are `float64`, and whole
+        numbers that a `float64` would round are refused.
         """
-        text, inputs, identifiers = self.text, self.inputs, list[str]()
-        values = np.empty((text.rows, len(inputs)), np.float64 if exact else np.float32)
-        for place, name in enumerate(inputs):
+        text, kind = self.text, np.float64 if exact else np.float32
+        titles, columns, identifiers = list[str](), list[np.ndarray](), list[str]()
+        for name in self.inputs:
             cells = self._cells(name)
             numbers = float_cells(cells, text.decimal)
             numbers = truth_cells(cells) if numbers is None else numbers
-            if numbers is None or not np.isfinite(numbers).all():
-                advice = (
-                    f"or, with pandas, pandas.get_dummies(frame, columns=[{name!r}], dtype=int) makes numbers of it"
-                )
-                numbers = self._numbers(read_cells(cells, text.decimal), name, advice)
+            words = None if numbers is not None and np.isfinite(numbers).all() else read_cells(cells, text.decimal)
+            if words is not None and not words.is_number.any() and not words.missing.all():
+                columns += [*codes_of_words(words).T.astype(kind)]
+                titles += [f"{name} ({place})" for place in range(WIDTH)]
+                identifiers += [name] if len(words.texts) > max(FEW, text.rows / 2) else []
+                continue
+            numbers = numbers if words is None else self._numbers(words, name, "write numbers throughout, or words")
+            assert numbers is not None
             self._refuse_row_numbers(numbers, name)
             if exact and (np.abs(numbers) >= LARGEST_WHOLE).any() and whole(cells):
                 raise InputError(
@@ -91,9 +97,10 @@ class OwnTable:
             identifiers += [name] if _all_whole_and_other(numbers) else []
             with np.errstate(over="ignore"):
                 # The shortest text of a number of 32 bits is one of 64 bits only nearly.
-                values[:, place] = numbers.astype(text.floats.get(name, np.float64))
+                columns.append(numbers.astype(text.floats.get(name, np.float64)).astype(kind))
+            titles.append(name)
         notes = (*self.notes, *_note(identifiers))
-        return Examples(values, self.labels, self.class_names, text.source, notes, inputs)
+        return Examples(np.stack(columns, axis=1), self.labels, self.class_names, text.source, notes, tuple(titles))
 
     def table(self, categorical: Sequence[str] = ()) -> Table:
         """The records with columns of numbers and columns of categories.
@@ -223,6 +230,21 @@ def read_own_table(
     texts = labels.texts.to_numpy(zero_copy_only=False).astype(str)[labels.codes]
     codes, class_names = encode_labels(texts, None, f"{source}, column {label!r}")
     return OwnTable(text, label, codes, class_names, (*notes, *note), frozenset({*names} - {*left_out}))
+
+
+WIDTH = 16
+"""Numbers that stand for a word: as many as a digest has, of 32 bits each."""
+
+
+def codes_of_words(cells: "ColumnCells") -> np.ndarray:
+    """`float64[n, WIDTH]` within [-1, 1]: numbers by the digest of each word; of missing cells those of no word.
+
+    Random directions keep distances, as a one-hot code would have them, and do not depend on which words a file has
+    (the hashing trick: Weinberger et al. 2009).
+    """
+    texts = ["" if missing else text for text, missing in zip(cells.texts.to_pylist(), cells.missing, strict=True)]
+    digests = b"".join(hashlib.blake2b(text.encode()).digest() for text in texts)
+    return (np.frombuffer(digests, "<u4").reshape(len(texts), WIDTH) / 2.0**31 - 1)[cells.codes]
 
 
 class ColumnCells(NamedTuple):

@@ -231,8 +231,8 @@ NETWORKS = (
 OF_TEXTS = "gpt-2-64"
 """The usual network of texts."""
 ESTIMATOR = (
-    "an estimator of scikit-learn, such as sklearn.ensemble:RandomForestClassifier, whose parameters --recipe sets, or "
-    "one of your own with fit and predict_proba, or a function that makes it, as file.py:make"
+    "an estimator of scikit-learn, as sklearn.MODULE:CLASS, whose parameters --recipe sets, or one of your own with "
+    "fit and predict_proba, or a function that makes it, as file.py:make"
 )
 """Text for the help of the commands that train estimators."""
 OWN = (

@@ -67,43 +67,42 @@ def _reordered(query: Examples, other: Examples) -> Examples:
     return replace(other, labels=table[other.labels], class_names=query.class_names)
 
 
-def align_dealt(query: Examples, dealt: Examples) -> Examples:
-    """`dealt`, a holdout or known members of the provider of `query`, with its classes and its columns, by their names.
+def align_dealt(query: Examples, other: Examples) -> Examples:
+    """`other`, a holdout or known members of the provider of `query`, with its classes and its columns, by their names.
 
     Nothing is matched by place: two files that name the same classes or columns differently would compare records with
     wrong answers.
 
     Raises:
-        InputError: a record of `dealt` has a class that the query set does not name, or their columns differ.
+        InputError: a record of `other` has a class that the query set does not name, or their columns differ.
 
     >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
     >>> holdout = Examples(np.zeros((2, 1)), np.array([0, 0]), ("dog", "cat"), "holdout")
     >>> align_dealt(query, holdout).labels
     array([1, 1], dtype=int32)
     """
-    strange = _with_records(dealt) - set(query.class_names)
+    strange = _with_records(other) - set(query.class_names)
     if strange:
         raise InputError(
-            f"{dealt.name} has records of class {_some(sorted(strange))}, which {query.name} does not name: its "
+            f"{other.name} has records of class {_some(sorted(strange))}, which {query.name} does not name: its "
             f"classes are {_some(query.class_names)}; name classes alike in both, with words or with numbers."
         )
-    return _reordered(query, _with_columns_of(query, dealt))
+    return _reordered(query, _with_columns_of(query, other))
 
 
 def _with_columns_of(query: Examples, other: Examples) -> Examples:
     """`other` with the columns of `query` in the same order, where both have names of columns."""
     if not query.titles or not other.titles or other.titles == query.titles:
         return other
-    missing, further = (
-        [title for title in these if title not in those]
-        for these, those in ((query.titles, other.titles), (other.titles, query.titles))
-    )
+    missing = [title for title in query.titles if title not in other.titles]
+    further = [title for title in other.titles if title not in query.titles]
     if missing or further:
-        lacks = f"{other.name} lacks the columns {_some(missing)}" if missing else ""
-        has = f"{other.name if not missing else 'it'} has the columns {_some(further)} beside" if further else ""
+        lacks = f"lacks the columns {_some(missing)}" if missing else ""
+        has = f"has the columns {_some(further)} beside" if further else ""
         raise InputError(
-            f"{' and '.join(filter(None, (lacks, has)))}, so its records are not described as those of {query.name}; "
-            "give both the same columns. Encode words in all files together: one pandas.get_dummies for their rows."
+            f"{other.name} {' and '.join(filter(None, (lacks, has)))}, so its records are not described as those of "
+            f"{query.name}; give both the same columns: words that pandas.get_dummies encodes, of all "
+            "files together."
         )
     places = [other.titles.index(title) for title in query.titles]
     note = f"columns are matched with those of {query.name} by name"

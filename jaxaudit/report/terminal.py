@@ -59,7 +59,7 @@ def _beside(beside: Beside, hint: str) -> Iterator[RenderableType]:
     """A finding beside the answers; with a hint its first rows alone, and no limitation."""
     finding, every = beside.finding, beside.table.rows
     rows = every[:ROWS] if hint else every
-    rest = f" The first {ROWS} are shown; {len(every) - ROWS:,} more with --details." if len(rows) < len(every) else ""
+    rest = f" The first {ROWS} of {len(every):,} are shown." if len(rows) < len(every) else ""
     title = f"{beside.about}: {finding.sentence}{rest}"
     yield from _table(replace(beside.table, title=title, rows=rows))
     yield from (_line(text, "dim") for text in beside.notes)

@@ -91,7 +91,7 @@ def of_files() -> KSAudit:
     """One query-trained model in full, with two decimals, and with two decimals that the file does not admit to."""
     printed = np.round(exact(), 2)
     files = [as_outputs(exact()), as_outputs(printed, decimals=2), as_outputs(printed)]
-    targets = [*map(FileTarget, files)]
+    targets = [FileTarget(Sets(query=outputs)) for outputs in files]
     # Apart, since files of one model are not several targets.
     audits = [run([target], tests=[RhoTest(replicates=3, controls=0)]) for target in targets]
     result = msgspec.structs.replace(audits[0].result, targets=tuple(audit.targets[0] for audit in audits))

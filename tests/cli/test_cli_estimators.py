@@ -97,7 +97,7 @@ def test_a_tree_is_attacked_as_scikit_learn_grows_it():
         ((*FOREST, *recipe("n_estimators=few")), ("model 0", "n_estimators", "'few'")),
         ((*FOREST, *recipe("batch-size=3")), ("batch-size:",)),
         ((*FOREST, "--epochs", "3"), ("--epochs",)),
-        ((*FOREST, "--smoothing", "3"), ("--smoothing",)),
+        ((*FOREST, *recipe("smoothing=3")), ("smoothing:",)),
         (("--model", "mine.py:make", *recipe("batch-size=3")), ("--recipe batch-size",)),
         (("--model", "sklearn.ensemble:Forest"), ("'Forest'",)),
         (("--model", "sklearn.svm:SVC"), ("SVC", "predict_proba")),
@@ -127,5 +127,5 @@ def test_a_bank_has_one_recipe(words: tuple[str, ...], said: tuple[str, ...]):
 
 def test_texts_have_no_classes():
     Path("texts.jsonl").write_text("".join(f'{{"text": "a text {at}"}}\n' for at in range(8)))
-    for command in (("pdtp",), ("attack",), ("shadows", "train", "--coins")):
+    for command in (("pdtp",), ("shadows", "train", "--coins")):
         refused((*command, "--query", "texts.jsonl", *FOREST, "--out", "run"), ("RandomForestClassifier", "classes"))

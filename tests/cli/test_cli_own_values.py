@@ -216,7 +216,9 @@ def test_attacks_that_cannot_be_used(banked: Path, words: str, said: tuple[str, 
 
 
 def test_without_a_bank_an_attack_on_records_is_refused_with_what_to_do(banked: Path):
-    cli_runs.refused(("attack", "--attacks", "distance,mine.py:Above"), ("mine.py:Above", "jaxaudit.attacks.Attack"))
+    cli_runs.refused(
+        ("attack", "--attacks", "distance,mine.py:Above"), ("mine.py:Above", "jaxaudit.attacks.attack.Attack")
+    )
     cli_runs.refused(("attack", "--attacks", "distance,stacked"), ("stacked", "--shadows"))
 
 

@@ -169,9 +169,10 @@ def test_a_pickled_npy_is_never_loaded(sets: Path):
         def __reduce__(self):
             return (Path("owned").touch, ())
 
-    np.save("x.npy", np.array([Evil()] * 3), allow_pickle=True)
-    np.save("y.npy", np.arange(3))
-    refused((*QUICK, "--query", "x.npy"), "x.npy", "pickle")
+    Path("evil").mkdir()
+    np.save("evil/x.npy", np.array([Evil()] * 3), allow_pickle=True)
+    np.save("evil/y.npy", np.arange(3))
+    refused((*QUICK, "--query", "evil"), "x.npy", "pickle")
 
 
 def test_target_data_of_another_shape(sets: Path):

@@ -290,7 +290,8 @@ def test_constants_have_no_gradient_and_are_not_compiled_in():
             mean = mean_gradient(log_prob, params, IDS, NEXT, **how)
             for name in params:
                 np.testing.assert_allclose(mean[name], np.mean([g[name] for g in each], axis=0), rtol=1e-10)
-            similar = gradient_similarity(log_prob, params, IDS, NEXT, **how)
+            norms = squared_grad_norms(log_prob, params, IDS, NEXT, **how).total
+            similar = gradient_similarity(log_prob, params, IDS, NEXT, direction=mean, squared_norms=norms, **how)
             length = np.sqrt(sum(np.square(leaf).sum() for leaf in mean.values()))
             assert np.mean(similar.along) == pytest.approx(length, rel=1e-10)
             totals.append(np.asarray(found.total))

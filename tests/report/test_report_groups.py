@@ -23,7 +23,7 @@ def test_a_terminal_has_the_strongest_groups_and_counts_the_rest() -> None:
     assert len(rows) == ROWS
     assert {row[0] for row in rows if row[-1] == "remembered"} == {str(number) for number in range(1, USED + 1)}
     assert f"{USED} of {GROUPS} groups are still remembered" in " ".join(text.split())
-    assert f"{GROUPS - ROWS} more with --details" in " ".join(text.split())
+    assert f"The first {ROWS} of {GROUPS} are shown" in " ".join(text.split())
     assert "numbers (no.) are not your ids" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 

@@ -221,10 +221,8 @@ ATTACK = Command(
 
     `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
 
-    `jaxaudit shadows train --query texts.jsonl --coins --groups author --out bank` and then `jaxaudit attack --shadows
-    bank` (a language model, author by author)
-
-    `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank; trains nothing)
+    `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank, or every author of
+    texts, where `shadows train` had the words --coins --groups author; trains nothing)
 
     `jaxaudit attack --shadows bank --attacks stacked,mine.py:MyAttack` (beside an attack of your own)
 

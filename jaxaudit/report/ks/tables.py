@@ -298,7 +298,7 @@ def statements(run: Run[KSResult]) -> PageTable:
     when = f"On {visible(provenance.started[:10])}, jaxaudit {visible(provenance.jaxaudit)} compared outputs"
     rows = []
     for target in run.result.targets:
-        assumed = "".join(f" {visible(each)}" for each in target.finding.caveats[:1])
+        assumed = "".join(f" {visible(caveat)}" for caveat in target.finding.caveats[:1])
         sentence = (
             f"{when} of the model {visible(target.name)} on {counts}: {visible(target.finding.sentence)}{assumed}"
         )
@@ -309,6 +309,6 @@ def statements(run: Run[KSResult]) -> PageTable:
 
 def _not_said(target: TargetResult) -> str:
     usage = target.usage[0] if target.usage else None
-    what = "memory" if target.method == "deletion" else "use"
-    less = f"less {what}" if usage is None else f"{what} of up to {at_most(usage.upper)}"
+    noun = "memory" if target.method == "deletion" else "use"
+    less = f"less {noun}" if usage is None else f"{noun} of up to {at_most(usage.upper)}"
     return NOT_SAID[target.verdict].format(less=less)

@@ -57,9 +57,10 @@ def judged_deal(name: str, world: World, deal: int) -> Iterator[dict[str, Any]]:
     query, holdout, others = (np.flatnonzero(np.isin(units, part)) for part in np.split(order, [size, 2 * size]))
     asked, groups = np.r_[query, holdout], None if world.groups[-1] + 1 == len(units) else units
     classes = tuple(map(str, range(world.classes)))
-    records = Examples(world.pool.inputs[asked], world.pool.labels[asked].astype(np.int64), classes, name)
     owners = None if groups is None else np.unique(groups[asked], return_inverse=True)[1]
-    lesson = taught_difficulty(KEY, records, owners).odds
+    labels = world.pool.labels[asked].astype(np.int64)
+    records = Examples(world.pool.inputs[asked], labels, classes, name, groups=owners)
+    lesson = taught_difficulty(KEY, records).odds
     predictors = difficulty(KEY, records.labels, records.inputs, owners, lesson)
     for recipe, (train, train_on) in ways.items():
         if recipe in FOR_IMAGES and world.pool.inputs.ndim < 4:

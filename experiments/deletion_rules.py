@@ -155,7 +155,7 @@ def judged_split(name: str, split: int) -> Iterator[dict[str, Any]]:
     query, asked, others = order[:size], order[: 2 * size], order[2 * size :]
     classes, own = int(labels.max()) + 1, labels[asked]
     records = Examples(inputs[asked], own, tuple(map(str, range(classes))), name)
-    predictors = difficulty(KEY, own, records.inputs, None, taught_difficulty(KEY, records, None).odds)
+    predictors = difficulty(KEY, own, records.inputs, None, taught_difficulty(KEY, records).odds)
 
     def said(model: Any) -> np.ndarray:
         rows = np.zeros((len(asked), classes))

@@ -196,7 +196,7 @@ def test_whole_groups_are_permuted() -> None:
     query, holdout = (
         replace(of, groups=part) for of, part in zip((QUERY, HOLDOUT), np.split(whole, [len(QUERY)]), strict=True)
     )
-    sets = {"holdout": holdout, "members": replace(MEMBERS, groups=members)}
+    sets: dict[str, Any] = {"holdout": holdout, "members": replace(MEMBERS, groups=members)}
     shadows = train_shadows(KEY, query, None, None, [USED], tests=[MembersTest()], **sets)
     with pytest.raises(InputError, match="members have none"):
         train_shadows(KEY, query, None, None, [USED], tests=[MembersTest()], **{**sets, "members": MEMBERS})

@@ -138,7 +138,7 @@ def test_columns_of_a_table_are_read_by_their_names() -> None:
 
 
 def test_outputs_that_were_read_are_taken_as_they_are() -> None:
-    read = {role: ja.outputs_of(UNUSED[role], 10, len(part), name=role) for role, part in DEAL.items()}
+    read = {str(role): ja.outputs_of(UNUSED[role], 10, len(part), name=role) for role, part in DEAL.items()}
     assert ja.ks(DEAL, read).targets[0].usage == ja.ks(DEAL, UNUSED).targets[0].usage
 
 

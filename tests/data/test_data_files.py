@@ -58,7 +58,7 @@ def test_class_names(tmp_path):
     np.savez(path, x=X, y=Y, class_names=["cat", "dog", "emu", "fox"])
     assert load_path(path).class_names == ("cat", "dog", "emu", "fox")
     for bad in ({"y": np.array([b"dog", b"cat", b"dog", b"cat"])}, {"y": Y % 2, "class_names": [b"dog", b"cat"]}):
-        np.savez(path, x=X, **bad)
+        np.savez(path, allow_pickle=False, x=X, **bad)
         with pytest.raises(InputError, match="text"):
             load_path(path)
     np.savez(path, x=X, y=Y[:, None])

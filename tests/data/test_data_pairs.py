@@ -273,7 +273,8 @@ def test_a_name_in_the_sets_own_file_is_of_the_records_that_are_selected(
 
 
 def numbered(query: list[Any], holdout: list[Any], members: list[Any] | None = None) -> Sets[np.ndarray]:
-    return number_sets(Sets(query=np.array(query), holdout=np.array(holdout), members=members and np.array(members)))
+    third = None if members is None else np.array(members)
+    return number_sets(Sets(query=np.array(query), holdout=np.array(holdout), members=third))
 
 
 def test_equal_values_are_equal_numbers_whatever_they_are_called() -> None:
@@ -290,16 +291,14 @@ def test_equal_values_are_equal_numbers_whatever_they_are_called() -> None:
 def test_groups_belong_to_records() -> None:
     one = Examples(np.arange(3.0)[:, None], np.zeros(3, int), ("a",), "one", groups=np.array(["b", "a", "b"]))
     plain = replace(one, groups=None)
-    assert concatenate([plain, one.take(np.array([1, 0])), plain.take(slice(1))], "all").groups.tolist() == [
-        0,
-        1,
-        2,
-        3,
-        4,
-        5,
-    ]
-    assert concatenate([one, plain], "all").groups.tolist() == [0, 1, 0, 2, 3, 4]
-    assert concatenate([one, replace(one, groups=np.array([7, 8, 7]))], "all").groups.tolist() == [0, 1, 0, 2, 3, 2]
+    for parts, numbers in (
+        ([plain, one.take(np.array([1, 0])), plain.take(slice(1))], [0, 1, 2, 3, 4, 5]),
+        ([one, plain], [0, 1, 0, 2, 3, 4]),
+        ([one, replace(one, groups=np.array([7, 8, 7]))], [0, 1, 0, 2, 3, 2]),
+    ):
+        groups = concatenate(parts, "all").groups
+        assert groups is not None
+        assert groups.tolist() == numbers
     assert concatenate([plain, plain], "all").groups is None
     assert one.content_hash == plain.content_hash
     apart = replace(one, groups=np.array(["c", "c", "d"]))

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -234,7 +235,8 @@ def test_records_come_in_the_order_asked_for(tables, monkeypatch):
 
 
 def test_options_of_named_sets(tables):
-    for option in ({"label": "income"}, {"drop": ["race"]}, {"categorical": ["age"]}):
+    options: tuple[dict[str, Any], ...] = ({"label": "income"}, {"drop": ["race"]}, {"categorical": ["age"]})
+    for option in options:
         with pytest.raises(InputError, match="is read as it is"):
             load_table("adult", data_dir=tables, **option)
 

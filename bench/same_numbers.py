@@ -38,7 +38,8 @@ LEFT_OUT = {"started", "seconds", "versions", "command", "options", "machine", "
 """Of a result's provenance."""
 SHOWN = 8
 SMALL = "--recipe hidden=8 --epochs 2 --recipe batch-size=50 --recipe models-per-batch=20"
-ENOUGH = "--test-option rho.replicates=3 --test-option shadow.never=20 --effort full"
+ENOUGH = "--test-option rho.replicates=3 --effort full"
+WITHOUT_HOLDOUT = f"{ENOUGH} --test-option shadow.never=20"
 HELD = f"{ENOUGH} --test-option holdout.mixed=20"
 SETS = "--deal two --calibration leakfile_other.npz"
 PAIR = "--query deal/query.npz --calibration leakfile_other.npz"
@@ -53,8 +54,8 @@ RUNS = {
     "ks": f"ks {SETS} {TARGET} {SMALL} {HELD} --tests all --out RUN",
     "ks by groups": f"ks {SETS} {GROUPS} {TARGET} {SMALL} {HELD} --out RUN",
     "ks of simulated targets": f"ks {SETS} --target-data deal/query.npz:0.5 {SMALL} {HELD} --same-recipe --out RUN",
-    "ks by two sets": f"ks {PAIR} {TWO_SETS} {SMALL} {ENOUGH} --out RUN",
-    "ks by the query set alone": f"ks {PAIR} --target query.csv {SMALL} {ENOUGH} --out RUN",
+    "ks by two sets": f"ks {PAIR} {TWO_SETS} {SMALL} {WITHOUT_HOLDOUT} --out RUN",
+    "ks by the query set alone": f"ks {PAIR} --target query.csv {SMALL} {WITHOUT_HOLDOUT} --out RUN",
     "ks by members": f"ks {MEMBERS} --out RUN",
     "ks of what is left": f"ks {MEMBERS} {GROUPS} --question left --out RUN",
     "ks of a deletion": f"ks {SETS} {TARGET} --before before {SMALL} {HELD} --same-recipe --out RUN",

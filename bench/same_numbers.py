@@ -51,7 +51,7 @@ PEOPLE = "--csv leakfile_people.csv --label diagnosis --drop town"
 NETWORK = "--recipe hidden=8 --epochs 3 --recipe models-per-batch=20"
 FORGET = "--data leakfile.npz --test-data leakfile_other.npz --class leakclass1 --recipe hidden=8 --epochs 2"
 RUNS = {
-    "ks": f"ks {SETS} {TARGET} {SMALL} {HELD} --tests all --out RUN",
+    "ks": f"ks {SETS} {TARGET} {SMALL} {HELD} --test-option shadow.never=20 --tests all --out RUN",
     "ks by groups": f"ks {SETS} {GROUPS} {TARGET} {SMALL} {HELD} --out RUN",
     "ks of simulated targets": f"ks {SETS} --target-data deal/query.npz:0.5 {SMALL} {HELD} --same-recipe --out RUN",
     "ks by two sets": f"ks {PAIR} {TWO_SETS} {SMALL} {WITHOUT_HOLDOUT} --out RUN",

@@ -49,6 +49,9 @@ TARGET = "--target of-two"
 TWO_SETS = "--target with-calibration"
 PEOPLE = "--csv leakfile_people.csv --label diagnosis --drop town"
 NETWORK = "--recipe hidden=8 --epochs 3 --recipe models-per-batch=20"
+ONE_EPOCH = " ".join(
+    f"--method-option {name}.epochs=1" for name in ("fine-tuning", "gradient-ascent", "negative-gradient", "scrub")
+)
 FORGET = "--data leakfile.npz --test-data leakfile_other.npz --class leakclass1 --recipe hidden=8 --epochs 2"
 RUNS = {
     "ks": f"ks {SETS} {TARGET} {SMALL} {HELD} --test-option shadow.never=20 --tests all --out RUN",
@@ -81,7 +84,7 @@ RUNS = {
     "attack": f"attack {PEOPLE} --model nb --targets 8 --iterations 4 --out RUN",
     "attack nn": f"attack {PEOPLE} --model nn {NETWORK} --targets 8 --iterations 3 --out RUN",
     "unlearn": f"unlearn {FORGET} --methods retraining,amnesiac,fisher,fine-tuning,gradient-ascent,negative-gradient,"
-    "scrub,ssd --seeds 16 --attack-epochs 2 --method-option scrub.epochs=1 --recipe models-per-batch=8 --out RUN",
+    f"scrub,ssd --seeds 16 --attack-epochs 2 {ONE_EPOCH} --recipe models-per-batch=8 --out RUN",
     "efficacy": "efficacy --model mlp --recipe hidden=8 --params unlearn/original-00.safetensors --data leakfile.npz "
     "--reference untrained --out RUN",
 }

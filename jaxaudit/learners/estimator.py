@@ -6,6 +6,7 @@ never saw it, so that its log-odds are cut where those of all models are.
 """
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -133,7 +134,9 @@ class EstimatorLearner:
         on the number of cores.
         """
         try:
-            with redirect_stdout(sys.stderr), _threads().limit(limits=1):
+            with redirect_stdout(sys.stderr), _threads().limit(limits=1), warnings.catch_warnings():
+                # In a virtual machine joblib may not count the cores, of which one is used.
+                warnings.filterwarnings("ignore", message="Could not find the number of physical cores")
                 yield
         except Exception as error:
             raise InputError(f"{self.kind} failed {task}: {first_line(error)}") from error

@@ -27,7 +27,6 @@ from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
 from jaxaudit.learners.stepped import moment_of
 from jaxaudit.membership import AllBut, Membership
-from jaxaudit.models.module import needed_inputs
 
 
 def steps_from_host(learner: SteppedLearner) -> bool:
@@ -121,6 +120,9 @@ def _optimizer_reads_params(learner: SteppedLearner, state: TrainState, key: Key
     """Whether the new optimiser state depends on the parameters, found by tracing the update's program backwards."""
     state = state._replace(moment=moment_of(key, 0, 0))
     traced = jax.make_jaxpr(lambda state, gradient: learner.update(state, gradient, None).optimizer)
+    # Imported here because it loads Flax, without which a bank is read.
+    from jaxaudit.models.module import needed_inputs
+
     is_needed = needed_inputs(traced(state, state.params).jaxpr)
     return any(is_needed[: len(jax.tree.leaves(state.params))])
 

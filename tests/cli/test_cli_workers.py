@@ -46,11 +46,11 @@ def test_a_stopped_command_leaves_no_worker_and_continues(tmp_path: Path):
     """Killed, then interrupted; the third ends as if it had been the first."""
     words = [*PDTP, "--epochs", "150", "--recipe", "models-per-batch=1"]
     environment = {**os.environ, "JAXAUDIT_CACHE": str(tmp_path)}
-    command = [sys.executable, "-m", "jaxaudit", *words, "--workers", "2"]
+    command = [sys.executable, "-m", "jaxaudit", *words, "--out", "run", "--workers", "2"]
     for number in (signal.SIGKILL, signal.SIGINT):
         before = chunks(tmp_path)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen(command, env=environment, **pipes) as run:
+        with subprocess.Popen(command, env=environment, cwd=tmp_path, **pipes) as run:
             while chunks(tmp_path) <= before:
                 assert run.poll() is None, run.communicate()
                 time.sleep(0.01)
@@ -66,7 +66,7 @@ def test_a_stopped_command_leaves_no_worker_and_continues(tmp_path: Path):
         while any(map(lives, found)):
             assert time.monotonic() < deadline, "workers outlive their command"
             time.sleep(0.05)
-    again = process(*words, "--workers", "1", cwd=tmp_path, JAXAUDIT_CACHE=str(tmp_path))
+    again = process(*words, "--out", "run", "--workers", "1", cwd=tmp_path, JAXAUDIT_CACHE=str(tmp_path))
     assert "Resuming" in again.err
     assert numbers(again) == numbers(jaxaudit(*words))
 

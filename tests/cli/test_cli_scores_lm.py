@@ -80,7 +80,7 @@ def test_words_tell_the_difficulty_of_dealt_sets_alone(here: Path):
 
 def test_a_table_has_the_scores_of_every_model_and_no_text(here: Path):
     record_deal(**{of: f"{of}.jsonl" for of in SETS})
-    sets = tuple(word for of in SETS for word in (f"--{of}", f"{of}.jsonl"))
+    sets = tuple(f"{of}.jsonl" for of in SETS)
     done = jaxaudit("scores", "lm", "target", *sets, "--baseline", "base", "--before", "old/final", "--out", "s.csv")
     assert done.code == 0, done.err
     assert done.out.startswith("s.csv: 18 records (query 6, holdout 6, members 6), scored by 3 models.\n")
@@ -180,7 +180,7 @@ REFUSED = {
     "no set": (("texts.jsonl",), "lines have no 'set'; add it, or give a file for each set: query.jsonl"),
     "an unknown set": (
         ("odd.jsonl",),
-        "of query, holdout, members, reference; found: 'forget' (6).",
+        "of query, holdout, members, reference; found: 'forget'.",
     ),
     "two forms": (("query.jsonl", "long.jsonl"), "different forms"),
     "long": (("long.jsonl",), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),

@@ -1,10 +1,9 @@
 """From options of the command line to a learner: its parts by name, or your own."""
 
-import ast
 import inspect
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -231,13 +230,15 @@ def _parameter_value(word: str) -> Any:
     >>> [_parameter_value(word) for word in ("100", "0.5", "none", "True", "64,32", "balanced")]
     [100, 0.5, None, True, (64, 32), 'balanced']
     """
+    if "," in word:
+        return tuple(map(_parameter_value, filter(None, word.split(","))))
     constants = {"none": None, "true": True, "false": False}
     if word.lower() in constants:
         return constants[word.lower()]
-    try:
-        return ast.literal_eval(word)
-    except (ValueError, SyntaxError):
-        return word
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(word)
+    return word
 
 
 def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any) -> "Learner":

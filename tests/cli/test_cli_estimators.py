@@ -96,6 +96,7 @@ def test_a_tree_is_attacked_as_scikit_learn_grows_it():
         ((*FOREST, *recipe("n_jobs=3")), ("n_jobs:",)),
         ((*FOREST, *recipe("n_estimators=few")), ("model 0", "n_estimators", "'few'")),
         ((*FOREST, *recipe("batch-size=3")), ("batch-size:",)),
+        ((*FOREST, *recipe("n_estimators={[]:1}")), ("model 0", "n_estimators")),
         ((*FOREST, "--epochs", "3"), ("--epochs",)),
         ((*FOREST, *recipe("smoothing=3")), ("smoothing:",)),
         (("--model", "mine.py:make", *recipe("batch-size=3")), ("--recipe batch-size",)),

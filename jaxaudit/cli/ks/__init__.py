@@ -57,17 +57,13 @@ KS = Command(
 
     Compares the model's outputs on the query set with those on records of the same provider that nobody trained on (the
     holdout), on records that it did use (the members), and with those of the model before a deletion, as far as these
-    are there; shadow models are trained only where there is no holdout, or for --calibration. Tests "none of the query
-    set was used", and estimates the used fraction. `forgotten`: no use is detected, and the upper limit of the used
-    fraction is at most 25%. That needs members, the model before, or shadow models of the target's own
-    recipe: else nobody knows how much it remembers. Also gives rho (Liu & Tsaftaris 2020).
+    are there. `forgotten`: no use is detected, and the upper limit of the used fraction is at most 25%. That needs
+    members, the model before, or shadow models of the target's own recipe: else nobody knows how much it remembers.
 
     Examples:
 
     `jaxaudit ks --deal deal --target outputs.npz` (after `jaxaudit deal`; arrays query, holdout and members; or a
     folder of query.csv and so on, or a table with a column `set`)
-
-    `jaxaudit ks --deal sets --target a.npz --target b.npz` (a folder of query.npz and holdout.npz; two models)
 
     `jaxaudit ks --deal sets --target after.npz --before before.npz --question left` (everything was shared, nothing
     kept: the model before and after)
@@ -76,21 +72,13 @@ KS = Command(
 
     `jaxaudit ks --scores scores.csv` (any number a record, such as a language model's losses)
 
-    `jaxaudit ks --scores scores.csv --by group` (which authors, or patients, are still remembered)
+    `jaxaudit ks --shadows bank --target outputs.npz` (beside shadow models of `jaxaudit shadows train`)
 
     `jaxaudit ks` (deals embedded data, and judges three targets of known truth, in about a minute)
 
     `jaxaudit ks --query mnist` (the same with a set of yours, named or a file; `--dry-run` prints the plan)
 
     `jaxaudit ks --query mnist --calibration svhn_cropped --target-data svhn_cropped --target-data mnist:0.1`
-
-    `jaxaudit ks --query hospital_b.npz --calibration hospital_a/ --target outputs.csv --json`
-
-    `jaxaudit ks --deal sets --calibration c.npz --target outputs.npz` (with shadow models)
-
-    `jaxaudit ks --shadows bank --target outputs.npz` (trains nothing)
-
-    `jaxaudit ks --deal deal --target outputs.npz --tests members,mine.py:MyTest` (beside a test of your own)
     """,
     CHECKS,
     first=("deal", "target", "query", "calibration"),

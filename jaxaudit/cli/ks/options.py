@@ -94,16 +94,16 @@ class Targets:
     """The targets."""
 
     target: tuple[Path, ...] = option(
-        "A model's outputs: a folder with query.*, holdout.* and so on; a .npz with arrays of these names; a .csv or "
-        ".parquet with a column `set`; or one file, on the query set alone or on the challenge of a blind deal. A row "
-        "a record, in the order of its set. Repeatable.",
+        "A model's outputs, a row a record in the order of its set: a folder with query.*, holdout.* and so on; a .npz "
+        "with arrays of these names; a table with a column `set`; or one file, on the query set or a blind challenge. "
+        "Repeatable.",
         default=(),
         metavar="MODEL",
         names="file",
     )
     before: Path | None = option(
-        "The outputs of the model before the deletion, in the same form, with those on the holdout: how much of that "
-        "memory is left or, beside shadow models, how much less is used now.",
+        "The outputs of the model before the deletion, on query set and holdout: how much of its memory is left or, "
+        "beside shadow models, how much less is used now.",
         metavar="MODEL",
         names="file",
     )
@@ -142,10 +142,9 @@ class ScoreTableFlags:
     """A table of scores in place of sets, outputs and shadow models."""
 
     scores: Path | None = option(
-        "Judge by this table and train nothing: one row a record, .csv or .parquet. Columns: set (query, "
-        "holdout; members, reference), target.SCORE or target.MODEL.SCORE, and where there are any: baseline. (models "
-        "that used neither set), unused. and used. (models trained like the target without and with the query set), "
-        "before., covariate.NAME, group, pair, text.",
+        "Judge by this table, one row a record. Columns: set (query, holdout; members, reference), target.SCORE or "
+        "target.MODEL.SCORE, and where there are any: baseline. (models that used neither set), unused. and used. "
+        "(models trained like the target without and with the query set), before., covariate.NAME, group, pair, text.",
         metavar="TABLE",
         names="file",
     )
@@ -157,8 +156,7 @@ class ScoreTableFlags:
         check=parse_direction,
     )
     by: Literal["group"] | None = option(
-        "Also a verdict for each group of the query set, such as an author: which are still remembered, with p-values "
-        "adjusted for all of them. The column group has the group of each record.",
+        "Also a verdict for each group of the query set, such as an author (column group).",
     )
 
 
@@ -167,46 +165,38 @@ class KSFlags(Seeded):
     """Options of the tests, and of their shadow models."""
 
     shadows: Path | None = bank_of_shadows(
-        "Judge by the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already: give "
-        "--target.",
+        "Judge by the shadow models of this bank (`jaxaudit shadows`); it has the sets.",
     )
     leave_one_out: bool = bank_option(
-        "With --shadows: also judge each shadow model by the others, as a target of known truth. Gives the error rates "
-        "of this audit on these data.",
+        "With --shadows: also judge each shadow model by the others, which gives error rates on these data.",
         default=False,
     )
     tests: str | None = option(
-        f"Tests: {', '.join(BUILT_IN)}, or all that the data allow; or your own, as "
-        "package.module:Test or file.py:Test. The first gives the verdict. [default: the strongest that the data "
-        "allow: members, deletion with --before, or holdout; with shadow models members, holdout, and shadow with "
-        "outputs on the calibration set or with none of these]",
+        f"{', '.join(BUILT_IN)}, all that the data allow, or your own (package.module:Test or file.py:Test). The "
+        "first gives the verdict. [default: the strongest that the data allow]",
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
         names="codes",
         of=~ModelSource.SCORES,
     )
     test_option: tuple[str, ...] = option(
-        "Set an option of a test, also of your own: its name, a field, and a value. holdout.mixed: its models, each "
-        "trained on random records of query set and holdout (19 or more; 40). rho.replicates: its pairs of models, "
-        "each with its own seed (5; 0 leaves out rho). rho.controls: its models trained on both sets (1). "
+        "Set a field of a test, also of your own. holdout.mixed: its models, each trained on random records of query "
+        "set and holdout (40). rho.replicates: its pairs of models (5); rho.controls: those trained on both sets (1); "
         "rho.subsample: the share of the calibration set that each replicate draws (0.9). shadow.never, shadow.half, "
-        "shadow.fully: its models trained without the query set (39), on half of it (19) and on all of it (19). "
-        "members.stated, and stated of deletion, holdout, shadow and scores (of --scores): `forgotten` requires that "
-        "the upper limit of the used fraction (one-sided, 95%) is at most this (0.25). Repeatable. It counts more than "
-        "the effort.",
+        "shadow.fully: its models trained without the query set (39), on half (19) and on all of it (19). stated of "
+        "members, deletion, holdout, shadow and scores: `forgotten` requires that the upper limit of the used fraction "
+        "(one-sided, 95%) is at most this (0.25). Repeatable.",
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--test-option"),
     )
     question: Literal["used", "left"] | None = option(
-        "With members or --before: how much of the query set was used, as the members were, or how much memory of it "
-        "is left in a model that was trained on after the use to unlearn it. The numbers are the same. [default: left "
-        "of what --before shows, else used]",
+        "How much of the query set was used, or how much memory of it is left in a model that was trained on to "
+        "unlearn it? The numbers are the same. [default: left of what --before shows, else used]",
     )
     same_recipe: bool = option(
-        "The shadow models have the target's own network and recipe. Without this word, "
-        "--model of your own code or known members, nobody knows how much a target remembers, and none is called "
-        "`forgotten`. With --scores: the models unused. and used. have the target's recipe, where no data show it.",
+        "The shadow models have the target's own network and recipe, which `forgotten` rests on where there are no "
+        "known members. With --scores: the models unused. and used. have the target's recipe, where no data show it.",
         default=False,
         of=~ModelSource.ANSWERS,
     )
@@ -226,8 +216,8 @@ class KSOutput(Output):
     """Options of what is printed and written."""
 
     name: tuple[str, ...] = option(
-        "Your own words for query, holdout, members, calibration or target in texts of terminal and page, such as "
-        "query='our 1,200 customers'. Repeatable.",
+        "Your own words for query, holdout, members, calibration or target, such as query='our 1,200 customers'. "
+        "Repeatable.",
         default=(),
         metavar="ROLE=WORDS",
         check=check_words,

@@ -3,7 +3,7 @@
 | question | names |
 |---|---|
 | has a model forgotten a data set? | `rho`, `verdict`; `holdout_test` and `shadow_test` with `used_share` |
-| did a deletion change the used fraction? | `before_after` |
+| how much memory of a data set does a deletion leave? | `deletion_test` |
 | how small a used fraction would a test detect? | `separation`, `min_detectable_fraction`, `records_needed` |
 | how are records split so that use can be tested later? | `deal` |
 | does a classifier expose single records? | `pdtp`, `seed_floor` |

@@ -16,8 +16,6 @@ from .checks import shadow_accuracy as shadow_accuracy
 from .checks import target_accuracy as target_accuracy
 from .checks import tied_confidences as tied_confidences
 from .deal import deal_holdout as deal_holdout
-from .deletion import Change as Change
-from .deletion import before_after as before_after
 from .deletion import deletion_test as deletion_test
 from .difficulty import residual_scores as residual_scores
 from .difficulty import token_difficulty as token_difficulty

@@ -17,7 +17,6 @@ from support.simulated_shadows import bank_of, provider
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import Part, make_pool
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
@@ -163,21 +162,6 @@ def bank() -> Evidence:
 
 def outputs_of(given: FileTarget) -> TargetOutputs:
     return given.says(bank(), "")
-
-
-def test_outputs_before_a_deletion_are_compared_beside_members() -> None:
-    """How much less is used now rests on the shadow models' recipe; that it is less does not."""
-    given = UNUSED._replace(before=USED.on.only(Role.QUERY, Role.HOLDOUT))
-    for own_recipe, several in ((False, [given, UNUSED]), (True, [given])):
-        evidence = replace(bank(), own_recipe=own_recipe)
-        found = [judge_outputs(KEY, evidence, [outputs_of(each)], [MembersTest(), HELD]).targets[0] for each in several]
-        change: Any = found[0].change
-        assert change.p_value <= 0.05
-        assert (change.low > 0.5) == (change.fraction is not None) == own_recipe
-        assert (found[0].method, found[0].verdict) == ("members", "forgotten")
-        for single in found[1:]:
-            assert found[0].usage == single.usage
-            assert single.change is None
 
 
 def unused_by_groups(random: np.random.Generator, whole: np.ndarray) -> FileTarget:

@@ -39,13 +39,11 @@ HELD_TEST = HoldoutTest(mixed=19)
 def audit():
     """All tests of two simulated targets and a file."""
     asked = [QUERY, HOLDOUT]
-    before, held_before = trained_outputs(LEARNER, 9, [CALIBRATION, QUERY], asked, "file.csv")
-    now, held_now = trained_outputs(LEARNER, 9, [CALIBRATION], asked, "after.csv")
-    file = FileTarget(Sets(query=before, holdout=held_before))
-    after = FileTarget(Sets(query=now, holdout=held_now), before=Sets(query=before, holdout=held_before))
+    on_query, on_holdout = trained_outputs(LEARNER, 9, [CALIBRATION, QUERY], asked, "file.csv")
+    file = FileTarget(Sets(query=on_query, holdout=on_holdout))
     shadow = ShadowTest(never=19, half=2, fully=19)
     return audit_ks(
-        *(KEY, QUERY, CALIBRATION, LEARNER, [file, BOTH, NEVER, after]),
+        *(KEY, QUERY, CALIBRATION, LEARNER, [file, BOTH, NEVER]),
         holdout=HOLDOUT,
         tests=[HELD_TEST, shadow, RhoTest(replicates=2)],
         own_recipe=True,
@@ -60,7 +58,7 @@ def test_the_holdout_test_decides_and_use_is_found_where_it_was(audit):
         passed = {check.name for check in target.checks if check.passed}
         assert passed >= {HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS}
         assert target.rho_verdict in ("forgotten", "not forgotten", "inconclusive")
-    file, both, never, _ = audit.targets
+    file, both, never = audit.targets
     assert file.verdict == both.verdict == "not forgotten"
     assert file.usage[0].fraction > 0.25
     assert both.usage[0].fraction > 0.25
@@ -68,16 +66,6 @@ def test_the_holdout_test_decides_and_use_is_found_where_it_was(audit):
     assert never.usage[0].fraction_low == 0
     assert Counter(audit.shadows.kinds) == {"never": 19, "half": 2, "fully": 19, "mixed": 19}
     assert not np.isnan(audit.shadows.log_odds).any()
-
-
-def test_a_deletion_is_a_change_of_the_used_fraction(audit):
-    *others, after = audit.targets
-    assert [target.change for target in others] == [None] * 3
-    assert after.verdict != "not forgotten"
-    assert after.change.p_never_before == others[0].usage[0].p_never
-    assert after.change.p_value <= 0.05
-    assert after.change.low > 0.25
-    assert after.change.high >= after.change.fraction
 
 
 WHOLE = QUERY.take(slice(0, 80), "whole")

@@ -14,7 +14,6 @@ from jaxaudit.audits.ks.tests_of_use import HoldoutTest, Judgement, RhoTest, Sha
 from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.effect import Limits
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage, conclude, holm
@@ -59,19 +58,6 @@ def test_rho_decides_by_its_interval(rho: Rho, verdict: str, unlike: str, words:
     assert finding.verdict == verdict
     assert words in finding.sentence
     assert (finding.confidence.word == "none") == (verdict == "inconclusive")
-
-
-@pytest.mark.parametrize("usage", [USED, UNUSED, replace(UNSURE, method="holdout")])
-def test_what_changed_is_a_reason_and_changes_no_verdict(usage: Usage):
-    alone = judged(usage=(usage,))
-    assert alone.change is None
-    for p_before in (0.001, 0.3):
-        paired: Any = judged(usage=(usage,), change=Change(0.93, 0.71, 1.0, 0.01, p_before))
-        assert (paired.verdict, paired.finding.confidence) == (alone.verdict, alone.finding.confidence)
-        assert paired.finding.reasons[:-1] == alone.finding.reasons
-        shown = "0.93 (0.71 to 1.00), p = 0.01" if usage.has_fraction else "unknown, p = 0.01"
-        assert shown in paired.finding.reasons[-1]
-        assert any("Before the deletion" in each for each in paired.finding.caveats) == (p_before > 0.05)
 
 
 WIDE = Limits(0.92, 0.7, 1.0, 0.98, 0.1)
@@ -145,14 +131,13 @@ def test_a_failed_check_takes_away_the_verdicts_that_rest_on_it(name: str, takes
 @pytest.mark.parametrize("name", [preflight.TARGET_OUTPUTS, preflight.HOLDOUT_APART])
 def test_no_share_and_no_limit_stand_beside_a_failed_check(usage: Usage, name: str):
     """Neither where the verdict rests on the check, nor where the share alone does."""
-    target: Any = judged(usage=(usage,), checks=(failed(name),), change=Change(0.93, 0.71, 1.0, 0.01, 0.001))
+    target: Any = judged(usage=(usage,), checks=(failed(name),))
     (shown,) = target.usage
     kept = usage is USED and name == preflight.HOLDOUT_APART
     assert target.verdict == ("not forgotten" if kept else "inconclusive")
     limits = (shown.has_fraction, shown.fraction_low, shown.fraction_high, shown.upper, shown.detectable, shown.p_fully)
     assert limits == (False, 0.0, 1.0, 1.0, None, None)
     assert shown.verdict != "forgotten"
-    assert target.change.fraction is None
     assert not any("%" in each for each in (target.finding.sentence, *target.finding.reasons, *shown.reasons))
     assert judged(usage=(usage,), checks=(failed(name, decisive=False),)).usage[0].has_fraction
 

@@ -41,7 +41,6 @@ from jaxaudit.audits.finding import Finding
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.json_types import from_builtins
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
-from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.pdtp import SeedFloor
 from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import Usage
@@ -86,16 +85,13 @@ def of_ks(draw: st.DrawFn) -> Make:
     interval = st.tuples(st.floats(0, 3), st.floats(0, 3)) | st.just((np.nan, np.nan))
     failing = st.dictionaries(st.sampled_from(names), st.booleans(), max_size=3)
     truths = st.sampled_from([None, Truth(0.5, 10, "not forgotten")])
-    changes = st.none() | st.builds(Change, st.just(np.nan) | UNIT, st.floats(-1, 0), st.just(1.0), UNIT, UNIT)
-    targets = draw(st.lists(st.tuples(interval, MEDIANS, failing, truths, changes), min_size=1, max_size=3))
+    targets = draw(st.lists(st.tuples(interval, MEDIANS, failing, truths), min_size=1, max_size=3))
 
-    def target(
-        place: int, ends: Any, median: float, failed: dict[str, bool], truth: Truth | None, change: Change | None
-    ) -> Any:
+    def target(place: int, ends: Any, median: float, failed: dict[str, bool], truth: Truth | None) -> Any:
         rho = rho_between(min(ends), max(ends), median if np.isnan(ends[0]) else None)
         checks = tuple(check(each, each not in failed, failed.get(each, True), f"of {each}") for each in names)
         used = tuple(Usage(*each) for each in usage)
-        known: dict[str, Any] = {"checks": checks, "truth": truth, "change": change}
+        known: dict[str, Any] = {"checks": checks, "truth": truth}
         return judged(f"{place}.csv", rho, usage=used, with_rho=with_rho, **known)
 
     return lambda: ks_run(audit=audit_of(*(target(place, *each) for place, each in enumerate(targets))))

@@ -176,7 +176,6 @@ def target_result(
             TestResult(judgement.test, judgement.title, judgement.finding, _shown(judgement), _confidences(judgement))
             for judgement in decided
         ),
-        change=next((judgement.change for judgement in decided if judgement.change is not None), None),
         checks=every,
     )
 

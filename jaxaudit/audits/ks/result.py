@@ -14,7 +14,6 @@ from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import Count, Number, StrictStruct, demand
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.forgetting_quality import Retrained
 from jaxaudit.metrics.ks import Rho, Verdict
@@ -167,7 +166,6 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         truth: its training data, if simulated; None for a file of outputs.
         finding: the verdict with its reasons, by the first test.
         tests: the deciding one first.
-        change: the used fraction before a deletion minus the fraction after; None without outputs before.
         checks: all checks, on the numbers that were compared.
         groups: a verdict for each group of the query set, the smallest p-value first; none unless requested.
     """
@@ -176,7 +174,6 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     truth: Truth | None
     finding: Finding
     tests: Annotated[tuple[TestResult, ...], msgspec.Meta(min_length=1)]
-    change: Change | None
     checks: tuple[Check, ...]
     groups: tuple[GroupResult, ...] = ()
     grouping: Grouping | None = None

@@ -17,6 +17,7 @@ from jaxaudit.audits.ks.target import (
     kinds_of_targets,
 )
 from jaxaudit.audits.ks.tests_of_use import (
+    BUILT_IN,
     TESTS,
     DeletionTest,
     HoldoutTest,
@@ -114,6 +115,8 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     allowed = {name for name in tests if not lacking.get(name)}
     if pool.members.stop == pool.members.start:
         allowed -= {test.name for test in offers if Role.MEMBERS in test.roles}
+    if not _all_before(targets):
+        allowed -= {test.name for test in offers if test.needs_before}
     names = usual_tests(allowed, on_calibration=all_on_calibration(files))
     possible = [tests[name] for name in names if name in allowed]
     if shadows.kinds.count(Kind.QUERY) and shadows.kinds.count(Kind.CALIBRATION):
@@ -137,7 +140,7 @@ def lacks(answer: Available, files: Sequence[FileTarget]) -> str:
         return f"there are {' and '.join(few)}"
     if Role.HOLDOUT in test.roles and not all(Role.HOLDOUT in file.on for file in files):
         return "it needs the target's outputs on the holdout"
-    if test.needs_before and not (files and all(file.before for file in files)):
+    if test.needs_before and not _all_before(files):
         return NEEDS_BEFORE
     return ""
 
@@ -158,8 +161,8 @@ def refuse(
     for target in targets:
         target.refuse(sets)
     earlier = [isinstance(target, FileTarget) and bool(target.before) for target in targets]
-    if any(earlier) and not any(test.compares_before for test in tests):
-        raise InputError("no test compares the outputs before the deletion: add DeletionTest() or HoldoutTest().")
+    if any(earlier) and not any(test.needs_before for test in tests):
+        raise InputError("no test compares the outputs before the deletion: add DeletionTest().")
     for test in tests:
         if test.needs_before and not all(earlier):
             raise InputError(f"the {test.title} cannot be made: {NEEDS_BEFORE}.")
@@ -273,10 +276,17 @@ def default_tests(sets: Sets[Examples], targets: Sequence[Target] = ()) -> tuple
     The shadow test is made with outputs on the calibration set, or if there are no other tests. rho comes last, but not
     of texts.
     """
-    names = usual_tests({*sets}, on_calibration=all_on_calibration(targets))
+    roles = {*map(str, sets), *(["before"] if _all_before(targets) else [])}
+    possible = [name for name, needs in BUILT_IN.items() if roles.issuperset(needs)]
+    names = usual_tests(possible, on_calibration=all_on_calibration(targets))
     values = {"never": max(ShadowTest().never, least_models(len(targets))), "targets": max(1, len(targets))}
     tests = tuple(offered(test(), values) for test in TESTS if test.name in names)
     return tests if Role.HOLDOUT in sets and are_texts(sets[Role.HOLDOUT]) else (*tests, RhoTest())
+
+
+def _all_before(targets: Sequence[Target]) -> bool:
+    """Whether there are targets, and all have outputs before a deletion."""
+    return bool(targets) and all(isinstance(target, FileTarget) and target.before for target in targets)
 
 
 def tests_without_models(sets: Sets[Examples], targets: Sequence[Target]) -> tuple[KSTest, ...]:
@@ -284,7 +294,7 @@ def tests_without_models(sets: Sets[Examples], targets: Sequence[Target]) -> tup
     deletion test; with neither, the holdout test without models.
     """
     tests: list[KSTest] = [MembersTest()] if Role.MEMBERS in sets else []
-    if targets and all(isinstance(target, FileTarget) and target.before for target in targets):
+    if _all_before(targets):
         tests.append(DeletionTest())
     if not tests and Role.HOLDOUT in sets:
         tests.append(HoldoutTest(mixed=0))

@@ -102,8 +102,7 @@ class Targets:
         names="file",
     )
     before: Path | None = option(
-        "The outputs of the model before the deletion, on query set and holdout: how much of its memory is left or, "
-        "beside shadow models, how much less is used now.",
+        "The outputs of the model before the deletion, on query set and holdout: how much of its memory is left?",
         metavar="MODEL",
         names="file",
     )
@@ -391,10 +390,9 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     if options.source is ModelSource.ANSWERS:
         by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
         return with_all(parse_tests(options.audit.tests or ALL), by_outputs or ["holdout"])
-    if options.audit.tests is None:
-        roles = [role for role, is_present in has_set.items() if is_present]
-        return usual_tests(roles, on_calibration=has_calibration_outputs(inputs))
     possible = [name for name, roles in BUILT_IN.items() if all(has_set[role] for role in roles)]
+    if options.audit.tests is None:
+        return usual_tests(possible, on_calibration=has_calibration_outputs(inputs))
     return with_all(parse_tests(options.audit.tests), possible)
 
 

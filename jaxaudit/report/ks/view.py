@@ -7,7 +7,6 @@ from typing import Any
 from jaxaudit.audits.ks.result import KSResult, OwnNumbers, TargetResult, array_names, check_ks_result
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
-from jaxaudit.audits.ks.tests_of_use.test import change_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Usage, at_most
 from jaxaudit.report.kinds import Arrays, RunKind
@@ -192,11 +191,6 @@ def _details(result: KSResult) -> tuple[str, ...]:
         )
     if result.noise_floor:
         lines.append("rho: ratio of Liu & Tsaftaris (2020); their rule: 1 or more is forgotten.")
-    lines += [
-        f"{BEFORE_AFTER}{called(target)}: {change_text(target.change)}."
-        for target in result.targets
-        if target.change is not None
-    ]
     if any(not usage.has_fraction for target in result.targets for usage in target.usage):
         lines.append(_unknown(result.targets))
     lines += [
@@ -230,7 +224,6 @@ def _check(result: Any, arrays: Arrays) -> None:
 KS = RunKind("ks", record_type("ks", KSResult), ks_part, _check, array_names)
 
 
-BEFORE_AFTER = "Used fraction before minus after"
 WHY_RULE = (
     "It differs from the verdict: the rule only asks whether rho is 1 or more, whatever the spread of rho and the "
     "checks. It decides nothing."
@@ -239,7 +232,7 @@ WHY_RULE = (
 
 def answer_of(target: TargetResult, sets: ComparedSets, level: float, stated: float) -> Answer:
     """The answer about a target: the number of the test that decides, and apart from it what stands in no table."""
-    facts = [] if target.change is None else [(BEFORE_AFTER, change_text(target.change))]
+    facts = []
     for test in target.tests:
         title = visible(test.title)
         if isinstance(test.details, OwnNumbers) and test.name != target.method:

@@ -17,7 +17,6 @@ from jaxaudit.audits.ks.tests_of_use.shadow import NEEDS as OF_SHADOW_MODELS
 from jaxaudit.audits.ks.tests_of_use.test import judgement_of_use
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.plots.ks import widest_gap_at
@@ -70,13 +69,11 @@ def error_of(reach: float) -> float:
     return reach / float(stats.t.ppf(0.975, 1))
 
 
-def decided(
-    test: HoldoutTest | ShadowTest, usage: Usage, checks: tuple[Check, ...] = (), change: Change | None = None
-) -> Judgement:
+def decided(test: HoldoutTest | ShadowTest, usage: Usage, checks: tuple[Check, ...] = ()) -> Judgement:
     """What a test says of these numbers of a target that was trained like its models."""
     of_holdout, of_shadows = (NEEDS, OF_P, EXACT), (OF_SHADOW_MODELS, OF_SHADOW_MODELS, TRUSTED)
     needs, of_p, p_trust = of_holdout if isinstance(test, HoldoutTest) else of_shadows
-    return judgement_of_use(test, usage, checks, needs=needs, of_p=of_p, p_trust=p_trust, trust=TRUSTED, change=change)
+    return judgement_of_use(test, usage, checks, needs=needs, of_p=of_p, p_trust=p_trust, trust=TRUSTED)
 
 
 def judged(
@@ -87,7 +84,6 @@ def judged(
     checks: tuple[Check, ...] = (),
     controls: tuple[Rho, ...] = (),
     truth: Truth | None = None,
-    change: Change | None = None,
     with_rho: bool = True,
 ) -> TargetResult:
     """What is concluded of these numbers: by tests of use, in their order, then by rho, if it is made."""
@@ -97,7 +93,7 @@ def judged(
 
     common = tuple(each for each in checks if each.name not in OF_RHO + OF_HOLDOUT + OF_SHADOW)
     judgements: list[Judgement] = [
-        decided(HoldoutTest(), each, made(OF_HOLDOUT), change)
+        decided(HoldoutTest(), each, made(OF_HOLDOUT))
         if each.method == "holdout"
         else decided(ShadowTest(), each, made(OF_SHADOW))
         for each in usage

@@ -28,13 +28,13 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
 `before` if that needs outputs before a deletion."""
 
 
-def usual_tests(sets: Collection[str], *, on_calibration: bool = False) -> tuple[str, ...]:
-    """The names of the tests that are made with these sets (by role) if none is named, the deciding one first.
+def usual_tests(possible: Collection[str], *, on_calibration: bool = False) -> tuple[str, ...]:
+    """The names of the possible tests that are made if none is named, the deciding one first.
 
     `on_calibration` says whether the target's outputs on the calibration set are known.
 
     >>> usual_tests({"holdout", "members"}), usual_tests({"holdout"}, on_calibration=True), usual_tests(())
     (('members', 'holdout'), ('holdout', 'shadow'), ('shadow',))
     """
-    names = tuple(role for role in ("members", "holdout") if role in sets)
+    names = tuple(name for name, roles in BUILT_IN.items() if roles and name in possible)
     return names if names and not on_calibration else (*names, "shadow")

@@ -84,7 +84,6 @@ class DeletionTest(KSTest):
     )
 
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
-    compares_before: ClassVar[bool] = True
     needs_before: ClassVar[bool] = True
     trains: ClassVar[bool] = False
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "none"

@@ -29,7 +29,6 @@ from jaxaudit.metrics.checks import (
     Check,
     better_recipe,
 )
-from jaxaudit.metrics.deletion import Change, before_after
 from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.effect import UNKNOWN
 from jaxaudit.metrics.holdout import holdout_test, swapped
@@ -84,7 +83,6 @@ class HoldoutTest(KSTest):
         "the shadow models' own recipe alone; one that used more than the stated share is then called so in at most 5%."
     )
     roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
-    compares_before: ClassVar[bool] = True
     least: ClassVar[Mapping[str, int]] = MappingProxyType({"mixed": LEAST})
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "dealt"
 
@@ -159,7 +157,6 @@ class HoldoutTest(KSTest):
                 *(() if groups is None else (BY_GROUPS.format(query=query, holdout=held),)),
                 *taught_by_records(key, evidence).caveats,
             ),
-            change=_change(key, outputs, evidence, level) if self.mixed else None,
         )
 
 
@@ -204,21 +201,3 @@ def _alone(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stat
     )
     usage = conclude("holdout", test.p_larger, None, UNKNOWN, swapped(test.p_smaller), stated=stated)
     return without_fraction(usage, (f"no use was detected, and {NOT_KNOWN}",))
-
-
-def _change(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float) -> Change | None:
-    """The used fraction before a deletion minus the fraction after, all outputs at the coarser resolution."""
-    before, dealt_records = outputs.before, evidence.dealt_records
-    if before is None:
-        return None
-    return before_after(
-        stream(key, "holdout test"),
-        outputs.at_resolution(before.log_odds[None])[0],
-        before.at_resolution(outputs.log_odds[None])[0, dealt_records],
-        evidence.queries,
-        outputs.at_resolution(before.at_resolution(evidence.log_odds(Kind.MIXED)[:, dealt_records])),
-        evidence.members(Kind.MIXED)[:, dealt_records],
-        groups=evidence.pool.groups,
-        predictors=predictors_of(key, evidence, dealt_records),
-        level=level,
-    )

@@ -3,7 +3,6 @@
 Every file of this folder has one test, with the same parts in the same order.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
@@ -19,14 +18,12 @@ from jaxaudit.audits.ks.result import Details, OwnNumbers
 from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.deletion import Change
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.usage import WORDING, Usage, at_most, used_share
 from jaxaudit.shadow_models import Pool
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 NOT_SAID = Confidence("none", "The test does not say.")
-UNUSED_BEFORE = "Before the deletion, no use was detected: `forgotten` afterwards shows nothing."
 
 
 class Judgement(NamedTuple):
@@ -41,7 +38,6 @@ class Judgement(NamedTuple):
         p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
         p_rests_on, fraction_rests_on: names of the checks that these depend on; of the fraction, by default `rests_on`.
         again: gives the judgement for other numbers of the same target, such as an adjusted p-value.
-        change: for the holdout test, the used fraction before a deletion minus the fraction after, if known.
     """
 
     test: str
@@ -51,7 +47,6 @@ class Judgement(NamedTuple):
     checks: tuple[Check, ...] = ()
     details: Details = OwnNumbers()
     weakened_by: frozenset[str] = frozenset()
-    change: Change | None = None
     p_confidence: Confidence = NOT_SAID
     fraction_confidence: Confidence = NOT_SAID
     p_rests_on: frozenset[str] = frozenset()
@@ -71,8 +66,7 @@ class KSTest(Protocol):
         roles: the sets that the test needs beside the query set; a target from a file then has outputs on them, too.
         of_classes: the test compares probabilities of classes, which texts do not have.
         compares_calibration: the test also compares outputs on the calibration set, where targets have them.
-        compares_before: the test compares outputs before a deletion with those after the deletion.
-        needs_before: the test needs these outputs.
+        needs_before: the test compares outputs before a deletion with those after it.
         trains: models are trained for the test.
         of_guess: the masks of the test's models are drawn before those of targets.
         ranks: the p-value is the rank of the target among the `references` models.
@@ -94,7 +88,6 @@ class KSTest(Protocol):
     roles: ClassVar[frozenset[Role]] = frozenset()
     of_classes: ClassVar[bool] = False
     compares_calibration: ClassVar[bool] = False
-    compares_before: ClassVar[bool] = False
     needs_before: ClassVar[bool] = False
     trains: ClassVar[bool] = True
     of_guess: ClassVar[bool] = False
@@ -203,7 +196,6 @@ def judgement_of_use(
     first: tuple[str, ...] = (),
     strange: tuple[str, ...] = (),
     last: tuple[str, ...] = (),
-    change: Change | None = None,
     fraction_trust: Confidence | None = None,
 ) -> Judgement:
     """The judgement that follows from the numbers of a test of use, and from numbers adjusted for several targets.
@@ -215,7 +207,6 @@ def judgement_of_use(
         more: what would change an inconclusive verdict. `lacks`: what prevents one.
         words: the sentences of the finding.
         first, last: further caveats. `strange`: of a detected use.
-        change: the change since the outputs before a deletion; it does not affect the verdict.
     """
 
     def decide(usage: Usage) -> Judgement:
@@ -223,15 +214,8 @@ def judgement_of_use(
         reasons = () if usage.verdict == "forgotten" else (lack.reason for lack in lacks)
         shown = msgspec.structs.replace(usage, reasons=tuple(dict.fromkeys(filter(None, (*usage.reasons, *reasons)))))
         finding = of_use(test, shown, more, p_trust if detected else trust, words)
-        # Where no fraction can be read, no difference of two can.
-        unread = {"fraction": None, "low": -1.0, "high": 1.0} if math.isnan(usage.fraction) else {}
-        read = None if change is None else msgspec.structs.replace(change, **unread)
-        changed = () if read is None else (f"used fraction before minus after: {change_text(read)}",)
-        before = () if change is None or change.p_never_before <= ALPHA else (UNUSED_BEFORE,)
         finding = msgspec.structs.replace(
-            finding,
-            reasons=(*finding.reasons, *changed),
-            caveats=(*before, *first, *(strange if detected else ()), *finding.caveats, *last),
+            finding, caveats=(*first, *(strange if detected else ()), *finding.caveats, *last)
         )
         return Judgement(
             test.name,
@@ -240,7 +224,6 @@ def judgement_of_use(
             of_p if detected else needs,
             checks,
             usage,
-            change=read,
             p_confidence=p_trust,
             fraction_confidence=trust if fraction_trust is None else fraction_trust,
             p_rests_on=of_p,
@@ -274,18 +257,6 @@ def of_use(test: Any, usage: Usage, more: str, trust: Confidence, words: Words =
     reasons = usage.reasons or ("the test supports neither verdict",)
     sentence = words.undetermined.format(why="; ".join(reasons))
     return undecided(sentence, reasons, as_sentence("; ".join(reasons)), (test.assumes,), (more,))
-
-
-def change_text(change: Change) -> str:
-    """The used fraction before a deletion minus the fraction after, as text.
-
-    >>> change_text(Change(0.934, 0.71, 1.0, 0.0001, 0.0005)), change_text(Change(None, -1.0, 1.0, 0.5, 0.5))
-    ('0.93 (0.71 to 1.00), p < 0.001', 'unknown, p = 0.5')
-    """
-    numbers = "unknown"
-    if change.fraction is not None and (change.low, change.high) != (-1.0, 1.0):
-        numbers = f"{change.fraction:.2f} ({change.low:.2f} to {change.high:.2f})"
-    return f"{numbers}, {p_text(change.p_value)}"
 
 
 def percent_text(fraction: float, digits: int = 1) -> str:

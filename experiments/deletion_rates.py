@@ -215,10 +215,33 @@ def lines(found: dict[str, Any]) -> list[str]:
         f"{found['targets']:,} targets in {len(found['worlds'])} worlds ({', '.join(found['worlds'])}): models after a "
         "deletion, each with the model before it. Nothing but the query set, a holdout of later records and the "
         "outputs of both models is given. Exact 95% intervals; targets of one deal share its chance, so the intervals "
-        "are too narrow. Each verdict of all together: `docs/how_to/already_shared.md`.",
+        "are too narrow.",
+        *_together(found["all"]),
         *_table("worlds", {name: found[name] for name in GROUPS}),
         *_table("recipe", found["by recipe"]),
     ]
+
+
+AFTER = {
+    "0.0": "none",
+    "0.25": "a quarter",
+    "0.5": "half",
+    "1.0": "all",
+    TRAINED_ON: "all, and was trained on without it",
+}
+
+
+def _together(cells: dict[str, Any]) -> list[str]:
+    head = ["the model after the deletion used", *VERDICTS, "95% limit at or above it"]
+    rows = (
+        [
+            name,
+            *(shown(cells[used][verdict]) for verdict in VERDICTS),
+            shown(cells[used]["limit covers"]) if "limit covers" in cells[used] else "-",
+        ]
+        for used, name in AFTER.items()
+    )
+    return ["", "## All together", "", *table(head, rows)]
 
 
 def _table(name: str, cells: dict[str, Any]) -> list[str]:

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -37,24 +39,20 @@ PAPERS = ROOT / "jaxaudit" / "report" / "papers.bib"
 LETTERS = {r"{\`e}": "è", r"{\'e}": "é", r"{\"a}": "ä", r"{\"O}": "Ö"}
 """As LaTeX writes them, and as text."""
 ERROR_RATES = DOCS / "explanation" / "error_rates.md"
-SHARED = DOCS / "how_to" / "already_shared.md"
 LOGS_PAGE = DOCS / "how_to" / "score_open_unlearning_logs.md"
 SESSIONS = {
     "ks": README,
-    "power": DOCS / "tutorials" / "forgotten.md",
-    "pdtp": DOCS / "tutorials" / "publish.md",
-    "attack": DOCS / "tutorials" / "publish.md",
+    "power": DOCS / "how_to" / "how_many_records.md",
     "efficacy": DOCS / "tutorials" / "how_much_is_left.md",
-    "unlearn": DOCS / "tutorials" / "which_unlearning_method.md",
+    "unlearn": DOCS / "how_to" / "choose_an_unlearning_method.md",
 }
 """The page that shows what a command prints."""
 COMPARISON = DOCS / "explanation" / "comparison.md"
 SCORE = DOCS / "how_to" / "score_my_method.md"
-START_COMMAND = ("ks --deal sets --target outputs.npz",)
 MEMBERS_DEAL = "deal digits --members-share 0.4 --holdout-share 0.3 --seed 1 --out deal"
 MEMBERS_COMMAND = ("ks --deal deal --target outputs.npz",)
-LEFT_COMMAND = ("ks --deal deal --target outputs.npz --question left",)
-COMMANDS = tuple(SESSIONS)
+COMMANDS = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn")
+"""The commands that audit."""
 OTHERS = (
     "deal",
     "shadows plan",
@@ -73,8 +71,8 @@ OTHERS = (
 
 
 def page_of(command: str) -> Path:
-    """The page of a command."""
-    return COMMAND_LINE / f"{command.replace(' ', '_')}.md"
+    """The page of a command; commands of one first word share one."""
+    return COMMAND_LINE / f"{command.partition(' ')[0]}.md"
 
 
 def commands_section() -> str:
@@ -82,32 +80,87 @@ def commands_section() -> str:
     lines = []
     for command in (*COMMANDS, *OTHERS):
         about, *_ = _declared(command).help.split("\n\n")
-        lines.append(f"- [`jaxaudit {command}`]({page_of(command).name}): {' '.join(_prose(about).split())}")
+        anchor = f"#jaxaudit-{command.replace(' ', '-')}" if " " in command else ""
+        lines.append(f"- [`jaxaudit {command}`]({page_of(command).name}{anchor}): {' '.join(_prose(about).split())}")
     return "\n".join(lines)
 
 
+EVERYWHERE = 4
+"""An option that so many commands have, in the same words, stands once for all of them."""
+
+
 def help_section(command: str) -> str:
-    """The help of a command as Markdown: a section each option, with an anchor, in the groups of `--help`."""
+    """The help of a command as Markdown: a section each option, with an anchor, in the groups of `--help`.
+
+    An option that an earlier command has in the same words, or several commands have, stands there.
+    """
     declared = _declared(command)
+    level = "###" if " " in command else "##"
     context = declared.make_context(f"jaxaudit {command}", [], resilient_parsing=True)
     about, _, examples = declared.help.partition("Examples:")
     parts = [f"    {declared.get_usage(context).removeprefix('Usage: ')}", *_paragraphs(about)]
     if examples:
-        parts += ["## Examples", *(f"- {each}" for each in _paragraphs(examples))]
-    if declared.epilog:
-        parts += ["## Exit status", _prose(declared.epilog.removeprefix("Exit status: "))]
-    groups: dict[str, list[Any]] = {}
-    for each in declared.get_params(context):
-        groups.setdefault(getattr(each, "rich_help_panel", None) or "", []).append(each)
-    for group, params in groups.items():
+        parts += [f"{level} Examples", *(f"- {each}" for each in _paragraphs(examples))]
+    places: list[str] = []
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for group, record in _records(command):
+        if place := _elsewhere(command, record):
+            places.append(f"[`{_title(record[0])}`]({place})")
+        else:
+            groups.setdefault(group, []).append(record)
+    for group, records in groups.items():
         # The words keep the group's anchor apart from that of an option: `--data` is in the group "Data".
-        parts.append(f"## Options: {group.lower()}" if group else "## Options")
-        for each in params:
-            names, text = each.get_help_record(context)
-            names, text = re.sub(" <.*>", "", names), " ".join(text.split())
-            title = re.sub("^-., ", "", names).partition(" ")[0].partition(",")[0]
-            parts += [f"### `{title}`", _prose(text) if names == title else f"`{names}`: {_prose(text)}"]
+        parts.append(f"{level} Options: {group.lower()}" if group else f"{level} Options")
+        for record in records:
+            parts += _option(*record, f"{level}#")
+    parts.append(f"As in other commands: {', '.join(places)}.")
     return "\n\n".join(_wrapped(part) for part in parts if part)
+
+
+def shared_section() -> str:
+    """The options that several commands have in the same words."""
+    return "\n\n".join(_wrapped(part) for record in _shared() for part in _option(*record, "###"))
+
+
+@cache
+def _records(command: str) -> list[tuple[str, tuple[str, str]]]:
+    """The group of each option, and its names and text."""
+    declared = _declared(command)
+    context = declared.make_context(f"jaxaudit {command}", [], resilient_parsing=True)
+    params = declared.get_params(context)
+    return [(getattr(each, "rich_help_panel", None) or "", each.get_help_record(context)) for each in params]
+
+
+def _elsewhere(command: str, record: tuple[str, str]) -> str | None:
+    """Where an option stands that several commands have, or an earlier one, in the same words."""
+    if record in _shared():
+        return f"index.md#{_anchor(record)}"
+    earlier = takewhile(lambda each: each != command, (*COMMANDS, *OTHERS))
+    first = next((each for each in earlier if record in [option for _, option in _records(each)]), None)
+    if first is None or page_of(first) == page_of(command):
+        return first and f"#jaxaudit-{first.replace(' ', '-')}"
+    return f"{page_of(first).name}#{_anchor(record)}"
+
+
+@cache
+def _shared() -> dict[tuple[str, str], int]:
+    counts = Counter(record for command in (*COMMANDS, *OTHERS) for _, record in _records(command))
+    return {record: count for record, count in counts.items() if count >= EVERYWHERE}
+
+
+def _title(names: str) -> str:
+    return re.sub("^-., ", "", re.sub(" <.*>", "", names)).partition(" ")[0].partition(",")[0]
+
+
+def _anchor(record: tuple[str, str]) -> str:
+    return _title(record[0]).lstrip("-").lower()
+
+
+def _option(names: str, text: str, level: str) -> list[str]:
+    names, text = re.sub(" <.*>", "", names), " ".join(text.split())
+    title = _title(names)
+    value = names.removeprefix(title).lstrip(" ,")
+    return [f"{level} `{title}`", f"`{value}`: {_prose(text)}" if value else _prose(text)]
 
 
 def _declared(command: str) -> Any:
@@ -164,10 +217,6 @@ def _after(page: Path, before: Sequence[str], outputs: str, command: Sequence[st
 
 
 CHATS = DOCS / "tutorials" / "language_model.md"
-CHAT_COMMAND = (
-    "deal chat.jsonl --groups author --members-share 0.4 --holdout-share 0.3",
-    "--seed 7 --out deal",
-)
 AUTHORS_COMMAND = (
     "deal chat.jsonl --by author --members-share 0.4 --holdout-share 0.3",
     "--seed 7 --out authors",
@@ -187,6 +236,35 @@ def score_section() -> str:
     return f"```text\n$ python score_my_method.py\n{made}\n$ jaxaudit {command}\n{shown}\n```"
 
 
+PUBLISH = DOCS / "how_to" / "publish.md"
+FOREST = (
+    "shadows train --query patients.csv --label outcome --groups patient --coins --models 32",
+    "--model sklearn.ensemble:RandomForestClassifier --recipe n_estimators=100",
+)
+ATTACKED = {
+    "publish": (("--seed 7 --out bank",), "bank", None),
+    "smaller": (
+        ("--recipe min_samples_leaf=30 --seed 7 --out small",),
+        "small",
+        9,
+    ),
+}
+"""The sessions of the page: what else the bank is made with, its name, and how many lines of the answer are shown."""
+
+
+def publish_section(name: str) -> str:
+    """What training a bank and attacking it print, or the first lines of the answer."""
+    words, bank, shown = ATTACKED[name]
+    train, attack = (*FOREST, *words), f"attack --shadows {bank}"
+    with tempfile.TemporaryDirectory() as folder:
+        _program(PUBLISH, "publish files", folder)
+        trained = _run(" ".join(train).split(), Path(folder))
+        answer = _run(attack.split(), Path(folder)).splitlines()[:shown]
+    head = f" | head -{shown}" if shown else ""
+    lines = [f"$ jaxaudit {f' {chr(92)}{chr(10)}    '.join(train)}", trained, f"$ jaxaudit {attack}{head}", *answer]
+    return "\n".join(("```text", *lines, "```"))
+
+
 LOGS = {"npo": (1, 0.05), "retain_1": (2, 0.0), "retain_2": (3, 0.0), "full": (4, 0.4)}
 """Made-up evaluation logs: the seed of each, and how much lower its losses of the forget set are."""
 LOGS_COMMANDS = (
@@ -195,7 +273,7 @@ LOGS_COMMANDS = (
         "--unused retain_1.json --unused retain_2.json --used full.json",
         "--records-per-group 20 --out scores.csv",
     ),
-    ("ks --scores scores.csv --question left --details",),
+    ("ks --scores scores.csv --question left",),
 )
 
 
@@ -243,7 +321,7 @@ def _reference(paper: dict[str, str]) -> str:
     pages = f", {paper['pages'].replace('--', '-')}" if "pages" in paper else ""
     links = [f"[doi:{paper['doi']}](https://doi.org/{paper['doi']})"] if "doi" in paper else []
     if "eprint" in paper:
-        links.append(f"[arXiv {paper['eprint']}](https://arxiv.org/abs/{paper['eprint']})")
+        links = [f"[arXiv {paper['eprint']}](https://arxiv.org/abs/{paper['eprint']})"]
     links = links or ([f"<{paper['url']}>"] if "url" in paper else [])
     said = [f"{authors} ({paper['year']}).", f"*{paper['title']}{'' if paper['title'].endswith('?') else '.'}*"]
     said += [f"{place}{pages}."] if place else []
@@ -283,14 +361,6 @@ def crosschecks_section() -> str:
 IN_SHORT = {way: given for way, given in memory_rates.WAYS.items() if way != "members, models"}
 DELETED, KEPT = "0.0", {"1.0": "all", "0.5": "half", "0.25": "exactly a quarter"}
 """What was used, in the two tables of README."""
-AFTER = {
-    "0.0": "none of the query set",
-    "0.25": "a quarter of it",
-    "0.5": "half of it",
-    "1.0": "all of it",
-    "trained on": "all of it, and was trained on without it",
-}
-"""What a model after a deletion used, by its name in the results of `experiments.deletion_rates`."""
 
 
 def results_of(experiment: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -298,53 +368,6 @@ def results_of(experiment: str) -> Iterator[tuple[dict[str, Any], str]]:
     for path in sorted((ROOT / "experiments" / "results").glob(f"{experiment}-*.json")):
         page = f"../../{path.with_suffix('.md').relative_to(ROOT).as_posix()}"
         yield json.loads(path.read_text(encoding="utf-8")), page
-
-
-def deletion_rates_section() -> str:
-    """How often the deletion test was wrong, by what the model after the deletion used, from the committed results."""
-    lines = []
-    for result, page in results_of("deletion_rates"):
-        rates = result["rates"]
-        lines += [
-            f"{rates['targets']:,} models after a deletion in {len(rates['worlds'])} worlds, of networks, forests and "
-            "regressions, each beside the model before it; with 95% intervals.",
-            "",
-            "| the model after the deletion used | `not forgotten` | `forgotten` | `inconclusive` |",
-            "|---|---|---|---|",
-            *(
-                f"| {words} | {' | '.join(_rate(rates['all'][used][verdict]) for verdict in VERDICTS)} |"
-                for used, words in AFTER.items()
-            ),
-            "",
-            "When query set and holdout of models that used none were dealt anew, p was at most 5% in "
-            f"{_rate(rates['all']['level'])}. The 95% limit is at or above what was used in {_covers(rates['all'])}. "
-            f"By size and recipe: [the page]({page}).",
-        ]
-    return "\n".join([*lines, *_deletion_rules()])
-
-
-def _deletion_rules() -> list[str]:
-    """What the check of rules takes away, and how far the estimate of a half is off."""
-    lines = []
-    for result, page in results_of("deletion_rules"):
-        found = result["rates"]
-        rules, honest, half = found["all rules"], found["honest"]["none used"], found["half"]["all"]
-        mean, low, high = (f"{100 * each:+.0f}" for each in half["error"])
-        lines += [
-            "",
-            "That was measured without the check whether a rule may have made the answers after the deletion. "
-            f"With {found['models']} other models before a deletion, of scikit-learn, and {len(found['rules'])} rules "
-            f"of owners who deleted nothing, {_rate(rules['without'])} were called `forgotten` without this check, and "
-            f"{_rate(rules['with'])} with it; of models that were trained anew without the query set, "
-            f"{_rate(honest['without'])} and {_rate(honest['with'])}. Where half was removed, the estimate was {mean} "
-            f"points off on average ({low} to {high}); the interval lay above 50% in {_rate(half['interval above'])}, "
-            f"and the upper limit below it in {_rate(half['limit below'])} ([by rule and kind]({page})).",
-        ]
-    return lines
-
-
-def _covers(found: dict[str, Any]) -> str:
-    return ", ".join(f"{_rate(found[used]['limit covers'])} ({AFTER[used]})" for used in ("0.25", "0.5", "1.0"))
 
 
 ASKED = (
@@ -507,11 +530,9 @@ def section(text: str, name: str) -> str:
 SESSION_SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     **{(page, f"{command} session"): partial(session_section, command) for command, page in SESSIONS.items()},
     (START, "members session"): partial(_after, START, (MEMBERS_DEAL,), "members files", MEMBERS_COMMAND),
-    (START, "start session"): partial(_after, START, (), "start files", START_COMMAND),
     (SCORE, "score session"): score_section,
-    (SCORE, "left session"): partial(_after, SCORE, (MEMBERS_DEAL,), "over-forgotten model", LEFT_COMMAND),
     (LOGS_PAGE, "logs session"): logs_section,
-    (CHATS, "chat session"): partial(_after, CHATS, (), "chat files", CHAT_COMMAND),
+    **{(PUBLISH, f"{name} session"): partial(publish_section, name) for name in ATTACKED},
     (CHATS, "authors session"): partial(_after, CHATS, (), "chat files", AUTHORS_COMMAND),
     (DELETION, "patients session"): patients_section,
 }
@@ -520,7 +541,6 @@ RESULT_SECTIONS: dict[tuple[Path, str], Callable[[], str]] = {
     (REFERENCES, "references"): references_section,
     (COMPARISON, "cross-checks"): crosschecks_section,
     (ERROR_RATES, "errors"): errors_section,
-    (SHARED, "deletion rates"): deletion_rates_section,
     (README, "error rates in short"): short_error_rates_section,
 }
 """What follows from files of the repository."""
@@ -531,6 +551,7 @@ def main(names: list[str]) -> None:
     sections: dict[tuple[Path, str], Callable[[], str]] = {
         **{(page_of(command), f"{command} help"): partial(help_section, command) for command in (*COMMANDS, *OTHERS)},
         (COMMAND_LINE / "index.md", "commands"): commands_section,
+        (COMMAND_LINE / "index.md", "shared options"): shared_section,
         **SESSION_SECTIONS,
         **RESULT_SECTIONS,
     }

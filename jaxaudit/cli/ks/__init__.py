@@ -35,7 +35,7 @@ def _check_tests(options: KSOptions) -> None:
         return
     names, inputs = tests_named(options), ks_inputs(options)
     check_first(names, [*inputs.sets.names])
-    if not any(map(is_own, names)) and "deletion" not in names:
+    if options.target.target and not any(map(is_own, names)) and "deletion" not in names:
         refuse_options(
             {"--before": inputs.before is not None}, f"no test of --tests {','.join(names)} uses it; name one, or"
         )

@@ -9,12 +9,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments import deletion_rates, deletion_rules, error_rates, memory_rates, score_rates, score_rates_adapters
+from experiments import (
+    deletion_rates,
+    deletion_rules,
+    error_rates,
+    holdout_rates,
+    memory_rates,
+    score_rates,
+    score_rates_adapters,
+)
 from experiments.record import RESULTS, Row
 
 RATES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "error_rates": error_rates.lines,
     "memory_rates": lambda result: memory_rates.lines(result["rates"]),
+    "holdout_rates": lambda result: holdout_rates.lines(result["rates"]),
     "deletion_rates": lambda result: deletion_rates.lines(result["rates"]),
     "deletion_rules": lambda result: deletion_rules.lines(result["rates"]),
     "score_rates": lambda result: score_rates.lines(result["rates"]),

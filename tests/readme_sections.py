@@ -22,6 +22,7 @@ sys.path.append(str(ROOT))
 
 from experiments import (  # noqa: E402
     error_rates,
+    holdout_rates,
     memory_rates,
     score_rates,
     score_rates_adapters,
@@ -399,6 +400,8 @@ def errors_section() -> str:
     for result, page in results_of("memory_rates"):
         large = result["rates"]["verdicts"]["1,000 or more"]
         lines += [(memory_rates.WAYS[way], page, _of_verdicts(large[way])) for way in memory_rates.WAYS]
+    for result, page in results_of("holdout_rates"):
+        lines.append((holdout_rates.GIVEN, page, _of_verdicts(result["rates"]["verdicts"])))
     for result, page in results_of("deletion_rates"):
         lines.append(("outputs before and after a deletion", page, _of_verdicts(result["rates"]["all"])))
     names = ("false alarms", "forgotten", "at stated", "half found", "found")
@@ -444,6 +447,11 @@ def short_error_rates_section() -> str:
         rates = result["rates"]
         large = rates["verdicts"]["1,000 or more"]
         targets = large["members"][DELETED]["forgotten"]["of"]
+        given_ways = dict(IN_SHORT)
+        for alone, _ in results_of("holdout_rates"):
+            large = {**large, holdout_rates.WAY: alone["rates"]["verdicts"]}
+            others = large[holdout_rates.WAY][DELETED]["forgotten"]["of"]
+            given_ways[holdout_rates.WAY] = f"{holdout_rates.GIVEN} ({others:,} other targets a share)"
         lines += [
             f"If they **deleted** the records, so that none was used ({targets:,} targets, 1,000 records or more):",
             "",
@@ -451,7 +459,7 @@ def short_error_rates_section() -> str:
             "|---|---|---|---|",
             *(
                 f"| {given} | {' | '.join(_percent(large[way][DELETED][name]) for name in VERDICTS)} |"
-                for way, given in IN_SHORT.items()
+                for way, given in given_ways.items()
             ),
             "",
             "If they **kept** them (caught: right; cleared: wrong; of as many targets for each share):",
@@ -465,7 +473,7 @@ def short_error_rates_section() -> str:
                     for cell in (large[way][used] for used in KEPT)
                 )
                 + " |"
-                for way, given in IN_SHORT.items()
+                for way, given in given_ways.items()
             ),
             "",
             "A deal keeps wrong accusations at 5% in the long run (here "

@@ -14,7 +14,7 @@ from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.files import load_path
 from jaxaudit.data.images import is_image, prepare_images
 from jaxaudit.data.pairs import align_classes, align_dealt, align_target_data
-from jaxaudit.data.resolve import load, load_table, load_tfds
+from jaxaudit.data.resolve import load, load_table
 from jaxaudit.data.sets.embedded import digits, printed_digits
 from jaxaudit.data.tables.table import (
     MISSING,
@@ -48,7 +48,6 @@ __all__ = [
     "load",
     "load_path",
     "load_table",
-    "load_tfds",
     "one_hot",
     "ordinal",
     "prepare_images",

@@ -160,6 +160,11 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
     )
 
 
+def joined(parts: Sequence[Examples], name: str) -> Examples:
+    """The records of `parts` one after another; one part keeps the titles of its columns."""
+    return parts[0].take(slice(None), name) if len(parts) == 1 else concatenate(parts, name)
+
+
 def _groups_of_all(parts: Sequence[Examples]) -> Int[np.ndarray, " n"] | None:
     values = [part.groups for part in parts if part.groups is not None]
     if not values:

@@ -21,8 +21,6 @@ from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_s
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError
 
-SUFFIXES = (".npy", ".csv")
-
 
 def groups_by_role(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
     """The group of each record of query set, holdout and known members, numbered from 0 in the order in which they
@@ -89,7 +87,7 @@ def hash_of_groups(groups: Sets[Int[np.ndarray, " _"]]) -> str:
 def groups_file(text: str) -> Path | None:
     """The file that `--groups` names; None if it is the name of an array or column in the set's own file."""
     path = expanded(text)
-    return path if path.suffix.lower() in SUFFIXES or (exists(path) and path.is_file()) else None
+    return path if path.suffix.lower() == ".npy" or (exists(path) and path.is_file()) else None
 
 
 def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
@@ -116,9 +114,9 @@ def load_groups(
     """One value per record, integers or text.
 
     Args:
-        text: a `.npy`, a `.csv` with a column `group`, or else the name of an array or column in the
-            `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the
-            split in its name, as for inputs and labels: `patient_train` is `patient` of `train`.
+        text: a `.npy`, or else the name of an array or column in the `.npz`, `.csv` or `.parquet` that `data` names. In
+            a `.npz` with several splits that is the array with the split in its name, as for inputs and labels:
+            `patient_train` is `patient` of `train`.
         data: the name of the set, as for `load`, which has this number of `records`.
         of: the name of the set in messages.
     """
@@ -133,14 +131,11 @@ def load_groups(
 
 
 def _in_file(path: Path) -> np.ndarray:
-    if path.suffix.lower() == ".npy":
-        return read_npy(path)
-    if path.suffix.lower() != ".csv":
+    if path.suffix.lower() != ".npy":
         raise InputError(
-            f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz, "
-            ".csv or .parquet."
+            f"{path}: groups are read from a .npy, or from an array or column of the set's own .npz, .csv or .parquet."
         )
-    return _of_table(path, COLUMN, "")
+    return read_npy(path)
 
 
 def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
@@ -150,7 +145,7 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
     if path is None or suffix not in (".npz", *TABLES):
         raise InputError(
             f"groups {key!r}: there is no such file, and only a .npz has arrays, and a .csv or .parquet columns, to "
-            "name; give a .npy or .csv with one value per record."
+            "name; give a .npy with one value per record."
         )
     read = partial(_of_archive, NpzArrays(path), key) if suffix == ".npz" else partial(_of_table, path, key)
     if not split:
@@ -188,10 +183,7 @@ def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     names = table.header
     if names.count(key) != 1:
         trouble = "several columns" if key in names else "no column"
-        raise InputError(
-            f"groups {key!r}: {path.name} has {trouble} of that name; is the name right? A file of groups alone has a "
-            f"header line with {COLUMN!r}."
-        )
+        raise InputError(f"groups {key!r}: {path.name} has {trouble} of that name; is the name right?")
     choose_splits([""], split, path.name)
     return _texts(table.columns[names.index(key)], path)
 

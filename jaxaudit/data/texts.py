@@ -44,17 +44,6 @@ SHAREGPT = (
 )
 
 
-AS_LINES = (
-    'texts are JSON Lines, an object a line; python -c "import json, pathlib; [print(json.dumps(row)) for row in {}]" '
-    "> FILE.jsonl writes them"
-)
-OTHER_FILES = {
-    b"[": AS_LINES.format("json.loads(pathlib.Path('FILE.json').read_bytes())"),
-    b"PAR1": AS_LINES.format("__import__('pyarrow.parquet').parquet.read_table('FILE.parquet').to_pylist()"),
-}
-"""What is said of a JSON array and of Parquet, by the first bytes."""
-
-
 class ShapeError(Exception):
     """Why a line is no record, as words that follow a colon; without any text of the line."""
 
@@ -269,9 +258,6 @@ def read_texts(path: Path) -> Texts:
     lines, prompts, answers, form, unused = list[bytes](), list[str](), list[str](), "", 0
     troubles: dict[str, list[int]] = {}
     for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
-        other = next((words for start, words in OTHER_FILES.items() if not lines and line.startswith(start)), None)
-        if other is not None:
-            raise InputError(f"{path}: {other}.")
         if len(lines) == MOST_LINES:
             raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
         record = _record(line, f"{path}: line {number}")
@@ -319,7 +305,10 @@ def _record(line: bytes, where: str) -> TextRecord:
         raise InputError(f"{where} is not UTF-8; save the file in UTF-8.") from error
     except (msgspec.MsgspecError, RecursionError) as error:
         why = "is nested too deeply" if isinstance(error, RecursionError) else "is not one whole JSON object"
-        raise InputError(f"{where} {why}; write JSON Lines: one object a line, with a prompt and an answer.") from error
+        raise InputError(
+            f"{where} {why}; write JSON Lines, one object a line, with a prompt and an answer: with pandas, "
+            "frame.to_json(FILE, orient='records', lines=True)."
+        ) from error
     _refuse_repeated(values, line, where)
     try:
         return shaped_record(values)

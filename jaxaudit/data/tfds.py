@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxaudit.data.cache import cached_arrays
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, joined
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.images import join_images, opened_image, stack_images
+from jaxaudit.data.images import opened_image, stack_images
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data, read_small, regular_files
 from jaxaudit.data.selection import choose_parts, split_name
@@ -60,9 +60,7 @@ def on_disk(source: str, data_dir: Path | None) -> Path | None:
 
 
 def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str]:
-    """The path and the split of the set `NAME[@SPLIT]`; an existing path may itself contain an `@`. The path is None if
-    NAME is no file or folder, here or in `data_dir`; the split is empty if none is named.
-    """
+    """The path and the split of the set `NAME[@SPLIT]`, each None or empty if there is none."""
     source, split = name_and_split(name)
     return on_disk(source, data_dir), split
 
@@ -112,16 +110,6 @@ def _versions(path: Path, version: str = "") -> list[Path]:
     version_folders = [child for child in _subfolders(path) if re.fullmatch(r"\d+\.\d+\.\d+", child.name)]
     version_folders = [child for child in version_folders if version in ("", child.name) and is_prepared_folder(child)]
     return sorted(version_folders, key=lambda child: [int(part) for part in child.name.split(".")])
-
-
-def refuse_unprepared(source: str, name: SetName, data_dir: Path | None) -> NoReturn:
-    """Refuses a set that nobody prepared here, with the line that prepares it, or which files are read without it."""
-    raise InputError(
-        f"{source} is not prepared here, and nothing is downloaded here. Where TensorFlow is installed, this prepares "
-        f'it in $TFDS_DATA_DIR: python -c "import tensorflow_datasets as tfds; tfds.builder({source!r}, '
-        "file_format='array_record').download_and_prepare()\". IDX files of such a set may lie in "
-        f"{data_folder(data_dir) or 'a folder that JAXAUDIT_DATA names'}/{name.base}."
-    )
 
 
 def known_names() -> tuple[str, ...]:
@@ -183,7 +171,7 @@ def read_prepared(
 
         arrays = cached_arrays(key, build, dict.fromkeys(("images", "labels"), (len(span),)))
         pieces.append(Examples(arrays["images"], arrays["labels"], stored.class_names, name))
-    return join_images(pieces, name, size, gray)
+    return joined(pieces, name)
 
 
 def _open(folder: Path) -> Any:

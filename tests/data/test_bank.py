@@ -296,20 +296,6 @@ def test_very_many_classes_take_little_more_memory_than_their_file(tmp_path: Pat
         assert bank.outputs(0).shape == (records, 1, classes)
 
 
-def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """But not where the file system does not tell what it holds: then all of it seems to be holes."""
-    monkeypatch.setattr("jaxaudit.data.bank.bank.SMALL", 1 << 20)
-    folder = write_bank(tmp_path / "bank", 2)
-    assert len(load_bank(folder)) == 6
-    classes = 1 << 18
-    (folder / "bank.json").write_text(json.dumps(describe(classes=classes)))
-    zeros(folder / "outputs" / "00000.npy", "float32", (RECORDS, classes))
-    with pytest.raises(InputError, match="holes in place of numbers"):
-        load_bank(folder)
-    monkeypatch.setattr("jaxaudit.data.bank.bank.STORAGE_UNIT", 0)
-    assert len(load_bank(folder)) == 6
-
-
 def test_outputs_of_the_lira_code_have_views_whether_or_not_an_axis_says_so():
     for shape, views in (((9, 4), 1), ((9, 2, 4), 2), ((9, 1, 2, 4), 2)):
         assert _shape(shape, Path("f.npy")) == (9, views, 4)

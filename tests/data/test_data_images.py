@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from jaxaudit.cli.groups import SetsFlags
-from jaxaudit.cli.read_sets import read_examples
 from jaxaudit.data import Examples, load, prepare_images
 from jaxaudit.data.files import load_path
 from jaxaudit.data.images import COARSE_WEIGHT_ONE, LUMA, SUFFIXES, WEIGHT_ONE, _weights, is_image, load_image_folders
@@ -153,8 +151,6 @@ def test_gray_folders_in_sorted_order(tmp_path):
         write(tmp_path, name, gray(level))
     (tmp_path / ".cache").mkdir()
     (tmp_path / "cat" / ".DS_Store").write_bytes(b"")
-    (tmp_path / "cat" / "notes.txt").write_bytes(b"")
-    os.mkfifo(tmp_path / "cat" / "pipe.png")
     examples = load_path(tmp_path)
     assert examples.class_names == ("cat", "dog")
     assert examples.labels.tolist() == [0, 0, 1, 1]
@@ -168,11 +164,8 @@ def test_gray_folders_in_sorted_order(tmp_path):
         (gray(200), "1", "png", 255),
         (gray(200), "LA", "png", 200),
         (colour(200), "RGBA", "png", [200, 0, 255]),
-        (colour(200), "P", "gif", [200, 0, 255]),
+        (colour(200), "P", "png", [200, 0, 255]),
         (gray(9).astype(np.uint16) + 40_000, None, "png", 40_009),
-        (gray(9).astype(np.uint16) + 40_000, None, "tif", 40_009),
-        (gray(9).astype(">u2") + 40_000, None, "tif", 40_009),
-        (gray(9).astype(np.uint16) + 40_000, None, "pgm", 40_009),
     ],
 )
 def test_modes(tmp_path, array, mode, suffix, expected):
@@ -201,14 +194,10 @@ def test_nothing_is_lost_without_a_word(tmp_path):
     path.write_bytes(png_of_16_bits(0, 1))
     assert load_image_folders(tmp_path).inputs[0, 0].tolist() == [0, 1, 2, 3]
     many = Image.fromarray(colour(1))
-    wide = np.arange(12, dtype=">u2") * 5000
     for content in (
         *(png_of_16_bits(kind, channels) for kind, channels in ((2, 3), (4, 2), (6, 4))),
-        b"P6\n4 1\n65535\n" + wide.tobytes(),
         saved(Image.new("CMYK", (4, 3)), "JPEG"),
-        saved(Image.new("LAB", (4, 3)), "TIFF"),
-        *(saved(many, form, save_all=True, append_images=[Image.fromarray(colour(9))]) for form in ("GIF", "TIFF")),
-        saved(Image.fromarray(wide.astype(np.int32).reshape(3, 4)), "TIFF"),
+        *(saved(many, form, save_all=True, append_images=[Image.fromarray(colour(9))]) for form in ("PNG", "WEBP")),
     ):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"1\.png: has "):
@@ -221,7 +210,7 @@ def saved(image, form, **how):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("form", ["png", "tif", "jpg", "webp"])
+@pytest.mark.parametrize("form", ["png", "jpg", "webp"])
 def test_photographs_are_turned_as_their_tag_says(tmp_path, form):
     """The eight orientations of EXIF, as viewers show them; a tag of any other number turns nothing."""
     corner = np.zeros((16, 32, 3), np.uint8)
@@ -293,13 +282,11 @@ def test_an_image_is_prepared_alike_among_images_of_its_size_and_of_others(tmp_p
         np.testing.assert_array_equal(found.inputs[k], np.broadcast_to(expected, (8, 6, channels)))
 
 
-def test_splits_of_differing_sizes_are_joined(tmp_path):
+def test_splits_of_differing_sizes_are_not_joined(tmp_path):
     write(tmp_path, "train/a/1.png", gray(100))
     other = write(tmp_path, "test/a/2.png", gray(200, (5, 4)))
-    found = load(f"{tmp_path}@train+test", image_size=(4, 4))
-    assert found.inputs[:, 0, 0, 0].tolist() == [np.float32(100 / 255), np.float32(200 / 255)]
-    assert load(f"{tmp_path}@all", image_size=(4, 4)).inputs.shape == (2, 4, 4, 1)
-    assert read_examples(f"{tmp_path}@all", SetsFlags(images="4x4")).inputs.shape == (2, 4, 4, 1)
+    with pytest.raises(InputError, match="differ in the shape of records"):
+        load(f"{tmp_path}@all", image_size=(4, 4))
     # Those of one size are not brought to another, yet.
     assert load(f"{tmp_path}@test", image_size=(4, 4)).inputs.dtype == np.uint8
     other.rename(tmp_path / "train" / "a" / "2.png")
@@ -321,7 +308,14 @@ def test_refused_folders(tmp_path, monkeypatch):
         patch.setattr("jaxaudit.data.images.MAX_BYTES", 50)
         refused(r"2 images of 3x4: takes")
     (tmp_path / "b" / "more").mkdir()
-    refused("b: contains no images .*, or a folder")
+    refused("b: contains no images .*, or something else")
+    (tmp_path / "b" / "more").rmdir()
+    for name in ("1.tif", "notes.txt"):
+        (tmp_path / "b" / name).write_bytes(b"")
+        refused("b: contains no images .*, or something else")
+        (tmp_path / "b" / name).unlink()
+    os.mkfifo(tmp_path / "b" / "pipe.png")
+    refused("b: contains no images .*, or something else")
 
 
 def test_refused_images(tmp_path, monkeypatch):
@@ -339,10 +333,6 @@ def test_refused_images(tmp_path, monkeypatch):
     # Refused by its header, before there is room for it.
     path.write_bytes(png_of_16_bits(0, 1, 9000, 8000))
     with pytest.raises(InputError, match=r"1\.png: has 9000x8000 pixels"):
-        load_path(tmp_path)
-    path.unlink()
-    write(tmp_path, "a/1.tif", np.zeros((3, 4), np.float32))
-    with pytest.raises(InputError, match=r"1.tif: has TIFF pixels of the kind F; an image is one frame"):
         load_path(tmp_path)
 
 

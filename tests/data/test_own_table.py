@@ -5,9 +5,6 @@ import datetime
 import decimal
 import gzip
 import json
-import shlex
-import subprocess
-import sys
 import time
 from io import BytesIO
 from itertools import combinations
@@ -18,13 +15,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data import MISSING, Column, Table, load, load_table
 from jaxaudit.data.formats.parquet_footer import unpacked_bytes
-from jaxaudit.data.images import load_image_folders
 from jaxaudit.errors import InputError
 
 
@@ -125,18 +120,6 @@ def test_a_column_that_counts_the_rows_is_refused(read, tmp_path):
     with pytest.raises(InputError, match="column 'case' counts the rows"):
         load(str(tmp_path / "people.csv"))
     assert load(str(tmp_path / "people.csv"), drop=["case"]).titles == ("a",)
-
-
-def test_identifiers_are_told(read, tmp_path):
-    rows = [f"{i % 7},{900 + 7 * i},{700 - i},{i % 2}\n" for i in range(30)]
-    content = "age,patient,case,label\n" + "".join(rows)
-    (note,) = read(content).notes
-    assert note.startswith("column 'patient' (and 1 more) has another value in most records")
-    examples = load(str(tmp_path / "people.csv"))
-    assert examples.notes == (note,)
-    assert load(str(tmp_path / "people.csv"), drop=["patient", "case"]).notes == ()
-    (note,) = read(column_of(*(f"p{i}" for i in range(20)))).notes
-    assert note.startswith("column 'a' has another value")
 
 
 NOTHING = ["", " nan", "NA", "NaN"]
@@ -474,25 +457,3 @@ def test_the_footer_is_read_as_pyarrow_reads_it(how):
     groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
     columns = [group.column(column) for group in groups for column in range(len(table.columns))]
     assert unpacked_bytes(BytesIO(data)) == sum(column.total_uncompressed_size for column in columns)
-
-
-@pytest.mark.outer
-def test_images_within_a_parquet_file_can_be_written_as_folders(tmp_path):
-    """By the line that the message shows: in the order of the classes, also where there are more than ten."""
-    images = np.random.default_rng(3).integers(0, 256, (36, 5, 5), np.uint8)
-    cells = []
-    for image in images:
-        file = BytesIO()
-        Image.fromarray(image).save(file, "PNG")
-        cells.append({"bytes": file.getvalue(), "path": None})
-    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    labels = np.arange(36) % 12
-    parquet.write_table(pa.table({"image": pa.array(cells, kind), "label": labels}), tmp_path / "FILE.parquet")
-    with pytest.raises(InputError, match="as Hugging Face stores them") as refused:
-        load(str(tmp_path / "FILE.parquet"))
-    _, code = shlex.split(str(refused.value).partition(": python ")[2])
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    found = load_image_folders(tmp_path / "images")
-    order = np.argsort(labels, kind="stable")
-    np.testing.assert_array_equal(found.inputs, images[order])
-    np.testing.assert_array_equal(found.labels, labels[order])

@@ -2,17 +2,13 @@
 
 import gzip
 import json
-import shlex
 import tracemalloc
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import parquet
 
 from jaxaudit.data import texts
 from jaxaudit.data.texts import LONGEST_LINE, read_texts
@@ -203,22 +199,3 @@ def test_a_shape_that_is_not_clear_is_refused_with_the_numbers_of_its_lines(name
     assert "a.jsonl: lines 2, 4, 5, 6, 7 and 2 more: " in str(caught.value)
     assert words in str(caught.value)
     assert SECRET not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["FILE.json", "FILE.parquet"])
-def test_another_file_is_refused_with_the_line_that_writes_it(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    rows = [{"messages": [USER, ANSWER]}] * 2
-    if name == "FILE.json":
-        written(Path(name), json.dumps(rows, indent=1))
-    else:
-        parquet.write_table(pa.Table.from_pylist(rows), name)
-    with pytest.raises(InputError, match="texts are JSON Lines, an object a line; python") as caught:
-        read_texts(Path(name))
-    *_, code, _, name = shlex.split(str(caught.value).partition("a line; ")[2].removesuffix(" writes them."))
-    with Path(name).open("w") as file, redirect_stdout(file):
-        exec(code, {})
-    found = read_texts(Path(name))
-    assert (found.prompts, found.answers) == (("Who?",) * 2, ("é.",) * 2)

@@ -141,7 +141,10 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
             "would be compared with models of others; import a folder of each."
         )
     tool = LIRA if any(_NUMBERED.fullmatch(file.name) for file in files_of_outputs) else PYTORCH
-    recipe = _recipe(tool, settings, [int(file.stem) for file in files_of_outputs if _NUMBERED.fullmatch(file.name)])
+    shared = {name: value for name, value in settings[0].items() if name not in OWN and value is not None}
+    shared = {name: shared[name] for name in sorted(shared) if all(of.get(name) == shared[name] for of in settings)}
+    words = ", ".join(f"{name}={value}" for name, value in shared.items()) or "no settings are known"
+    recipe = f"{tool}: {words}"[:LONGEST_RECIPE]
     return Foreign(tool, classes, views, labels_array, membership, readers, recipe)
 
 
@@ -199,16 +202,3 @@ def _hparams(experiment: Path) -> dict[str, Any]:
         text = read_small(path, LONGEST_HPARAMS, links=False)
         refuse_repeated_keys(text)
         return msgspec.json.decode(text, type=dict[str, str | int | float | bool | None])
-
-
-def _recipe(tool: str, settings: list[dict[str, Any]], epochs: list[int]) -> str:
-    """The settings that all experiments share, as text."""
-    common = [
-        name
-        for name in settings[0]
-        if name not in OWN and all(setting.get(name) == settings[0][name] for setting in settings)
-    ]
-    values = [f"{name}={settings[0][name]}" for name in sorted(common) if settings[0][name] is not None]
-    until = [f"outputs after epoch {epochs[0]}"] if len(set(epochs)) == 1 else []
-    until = [f"after epochs {min(epochs)} to {max(epochs)}"] if len(set(epochs)) > 1 else until
-    return f"{tool}: {', '.join([*values, *until]) or 'no settings are known'}"[:LONGEST_RECIPE]

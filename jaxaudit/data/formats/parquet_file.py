@@ -19,18 +19,12 @@ from pyarrow import parquet
 
 from jaxaudit.data.formats.parquet_footer import MAGIC, unpacked_bytes
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.formats.text_table import TextTable, check_header, float_cells, read_csv
+from jaxaudit.data.formats.text_table import TextTable, float_cells, read_csv
 from jaxaudit.data.labels import COLUMN, are_dealt
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
-IMAGES_TO_FOLDERS = (
-    "python -c \"import pathlib as l, pyarrow.parquet as p; [(d := l.Path('images', '%04d' % r['label'])).mkdir("
-    "0o777, True, True) or (d / f'{i:07}.png').write_bytes(r['image']['bytes']) for i, r in "
-    "enumerate(p.read_table('FILE.parquet').to_pylist())]\""
-)
-"""A line that writes the images of a Parquet file into folders; an image is read by its bytes, whatever its suffix."""
 CELL = 16
 """Bytes that a cell takes beside its text."""
 ROWS = 1 << 16
@@ -150,15 +144,10 @@ def _flat(path: Path, field: pa.Field, drop: Collection[str] | None) -> bool:
         return True
     if drop is None or field.name in drop:
         return False
-    if pa.types.is_struct(kind) and {"bytes", "path"} <= {kind.field(place).name for place in range(kind.num_fields)}:
-        raise InputError(
-            f"{path}: column {field.name!r} has encoded images, as Hugging Face stores them, and images are read from "
-            "a folder of folders, one a class. This writes it of columns image and label, numbers of classes: "
-            f"{IMAGES_TO_FOLDERS}"
-        )
     raise InputError(
         f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
-        "it out (`drop`), or write it as numbers or text. A file of texts is one of JSON Lines."
+        "it out (`drop`), or write it as numbers or text. Images are read from a folder of folders, one a class, and "
+        "texts from JSON Lines."
     )
 
 
@@ -205,7 +194,6 @@ def read_text_table(
     if is_parquet(path):
         return read_parquet(path, keep=keep, drop=drop, index=index, only=only)
     table = read_csv(path)
-    check_header(table, path)
     return table, (f"it is read as {table.note}",) if table.note else ()
 
 

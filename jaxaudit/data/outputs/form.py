@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -178,28 +178,6 @@ def columns_of_array(array: np.ndarray, names: Sequence[str] | None, expected: E
     if array.shape == (expected.rows, expected.classes):
         _refuse_whole(list(array.T), expected, source)
     return OutputColumns(array if order is None or len(order) != len(array) else array[order], notes)
-
-
-def columns_of_frame(frame: Any, expected: Expected, source: str) -> OutputColumns:
-    """The numbers of a table in memory (pandas, Polars), whose columns have names: as those of a file with a header.
-
-    A table without names, whose columns pandas numbers, has the classes in their order.
-    """
-    titles = list(map(str, frame.columns))
-    if len(set(titles)) < len(titles):
-        raise expected.unlike(source, "has two columns of one name")
-    expected.check_rows(len(frame), source)
-    columns = [np.asarray(frame[title]) for title in frame.columns]
-    texts = {place for place, column in enumerate(columns) if column.dtype.kind not in "uif"}
-    counted = list(frame.columns) == list(range(len(columns)))
-    table = TableColumns(
-        len(columns),
-        [] if counted else titles,
-        texts,
-        columns.__getitem__,
-        lambda place: list(map(str, columns[place].tolist())),
-    )
-    return _of_table(table, expected, source)
 
 
 def _outputs_in(archive: NpzArrays) -> str:

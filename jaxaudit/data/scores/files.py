@@ -17,12 +17,10 @@ import numpy as np
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.labels import MISSING
 from jaxaudit.data.outputs.form import titles_of
-from jaxaudit.data.paths import open_data, whole_file
-from jaxaudit.data.scores.columns import OWN, is_number, plain_column
+from jaxaudit.data.paths import whole_file
+from jaxaudit.data.scores.columns import OWN, is_number
 from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.errors import InputError
-
-LONGEST_LINE = 2**20
 
 
 def load_scores(
@@ -50,24 +48,12 @@ def load_scores(
     columns, notes = _of_table(path)
     if not columns:
         raise InputError(f"{path.name}: has no records; was the file written to its end?")
-    table = score_table(columns, name=path.name, lower=lower, higher=higher)
-    return replace(table, notes=notes, above=_lines_above(path, len(table.sets)))
-
-
-def _lines_above(path: Path, records: int) -> int | None:
-    """How many lines of a file are above the first of so many records, if each of them is one line; else None."""
-    lines, last = 0, b"\n"
-    with open_data(path) as stream:
-        if stream.peek(4).startswith(b"PAR1"):
-            return None
-        for block in iter(lambda: stream.read(LONGEST_LINE), b""):
-            lines, last = lines + block.count(b"\n"), block[-1:]
-    return 1 if lines + (last != b"\n") - records == 1 else None
+    return replace(score_table(columns, name=path.name, lower=lower, higher=higher), notes=notes)
 
 
 def is_score_table(path: Path) -> bool:
     """Whether the file is a table with a column `set`."""
-    return path.suffix.lower() in TABLES and "set" in map(plain_column, titles_of(path))
+    return path.suffix.lower() in TABLES and "set" in titles_of(path)
 
 
 def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.ndarray | None:
@@ -98,8 +84,7 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
 
 def _is_used(column: str) -> bool:
     """Whether a column of a file is read; of others only the names are."""
-    name = plain_column(column)
-    return name in OWN or is_number(name)
+    return column in OWN or is_number(column)
 
 
 def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -121,7 +106,7 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
             columns[name] = range(table.rows)
             continue
         cells = trimmed(table.columns[index])
-        if not is_number(plain_column(name)):
+        if not is_number(name):
             columns[name] = np.asarray(cells.to_pylist(), object)
             continue
         lower = pc.call_function("utf8_lower", [cells])

@@ -75,7 +75,7 @@ class OwnTable:
         numbers that a `float64` would round are refused.
         """
         text, kind = self.text, np.float64 if exact else np.float32
-        titles, columns, identifiers = list[str](), list[np.ndarray](), list[str]()
+        titles, columns = list[str](), list[np.ndarray]()
         for name in self.inputs:
             cells = self._cells(name)
             numbers = float_cells(cells, text.decimal)
@@ -84,7 +84,6 @@ class OwnTable:
             if words is not None and not words.is_number.any() and not words.missing.all():
                 columns += [*codes_of_words(words).T.astype(kind)]
                 titles += [f"{name} ({place})" for place in range(WIDTH)]
-                identifiers += [name] if len(words.texts) > max(FEW, text.rows / 2) else []
                 continue
             numbers = numbers if words is None else self._numbers(words, name, "write numbers throughout, or words")
             assert numbers is not None
@@ -94,13 +93,12 @@ class OwnTable:
                     f"{text.source}: column {name!r} has whole numbers of 2^53 or more, of which some would become "
                     "others; is it an identifier? Then leave it out (`drop`)."
                 )
-            identifiers += [name] if _all_whole_and_other(numbers) else []
             with np.errstate(over="ignore"):
                 # The shortest text of a number of 32 bits is one of 64 bits only nearly.
                 columns.append(numbers.astype(text.floats.get(name, np.float64)).astype(kind))
             titles.append(name)
-        notes = (*self.notes, *_note(identifiers))
-        return Examples(np.stack(columns, axis=1), self.labels, self.class_names, text.source, notes, tuple(titles))
+        inputs = np.stack(columns, axis=1)
+        return Examples(inputs, self.labels, self.class_names, text.source, self.notes, tuple(titles))
 
     def table(self, categorical: Sequence[str] = ()) -> Table:
         """The records with columns of numbers and columns of categories.
@@ -117,22 +115,20 @@ class OwnTable:
                 f"classifier needs 2 to {MOST_CLASSES:,} classes; name another label (`label`), or write numbers as "
                 "ranges (such as <=50K and >50K)."
             )
-        columns, arrays, identifiers = list[Column](), list[np.ndarray](), list[str]()
+        columns, arrays = list[Column](), list[np.ndarray]()
         for name in self.inputs:
             numbers = None if name in categorical else self._many_numbers(name)
             if numbers is None:
                 categories, values = as_categories(read_cells(self._cells(name), text.decimal))
-                many = name not in categorical and len(categories) > max(FEW, text.rows / 2)
             else:
                 self._refuse_row_numbers(numbers, name)
-                categories, values, many = (), numbers, _all_whole_and_other(numbers)
+                categories, values = (), numbers
             columns.append(Column(name, categories))
             arrays.append(values)
-            identifiers += [name] if many else []
         kind = np.float64 if not all(column.categories for column in columns) else np.float32
         values = np.stack(arrays, axis=1, dtype=kind, casting="unsafe")
         names = tuple(self.class_names[index] for index in present)
-        return Table(values, tuple(columns), labels, names, text.source, (*self.notes, *_note(identifiers)))
+        return Table(values, tuple(columns), labels, names, text.source, self.notes)
 
     def _cells(self, name: str) -> pa.ChunkedArray:
         return self.text.columns[self.text.header.index(name)]
@@ -301,23 +297,6 @@ def as_categories(cells: ColumnCells) -> tuple[tuple[str, ...], np.ndarray]:
     elif cells.missing.any():
         categories.append(MISSING)
     return tuple(categories), rank[cells.codes]
-
-
-def _all_whole_and_other(numbers: np.ndarray) -> bool:
-    """Whether these are many whole numbers that all differ."""
-    many = len(numbers) > _SUSPECT_ROWS and len(np.unique(numbers[:_SUSPECT_ROWS])) == _SUSPECT_ROWS
-    return many and bool((numbers == np.rint(numbers)).all()) and len(np.unique(numbers)) == len(numbers)
-
-
-def _note(identifiers: Sequence[str]) -> tuple[str, ...]:
-    """A note on columns in which most records differ, so that they may identify them."""
-    if not identifiers:
-        return ()
-    more = f" (and {len(identifiers) - 1} more)" if len(identifiers) > 1 else ""
-    return (
-        f"column {identifiers[0]!r}{more} has another value in most records and is read as an input; an identifier? "
-        "Then leave it out (`drop`)",
-    )
 
 
 def _writing(source: str) -> str:

@@ -104,7 +104,7 @@ def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.formats.parquet_file import has_dealt_groups, read_text_table
 
-        has_groups = has_dealt_groups(read_text_table(path, drop=None, only=lambda name: name == COLUMN)[0])
+        has_groups = has_dealt_groups(read_text_table(path, lambda name: name == COLUMN))
     return _in_set(COLUMN, data, None) if has_groups else None
 
 
@@ -178,8 +178,7 @@ def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.parquet_file import read_text_table
 
-    # The index of pandas may hold the groups, and other columns may be of any type.
-    table, _ = read_text_table(path, drop=None)
+    table = read_text_table(path, lambda name: name == key)
     names = table.header
     if names.count(key) != 1:
         trouble = "several columns" if key in names else "no column"

@@ -63,44 +63,36 @@ def encode_labels(
     (array([1, 0, 2], dtype=int32), ('1', '2', '3'))
     """
     values = flat(np.asarray(labels))
-    if values.size == 0:
-        raise InputError(f"{source}: there are no labels. Is the file empty?")
-    if longer_than(values, LONGEST_NAME):
-        raise InputError(f"{source}: labels are texts of more than {LONGEST_NAME} characters: no class names.")
-    if values.ndim != 1:
-        raise InputError(
-            f"{source}: labels have shape {np.shape(labels)}; give one label for each record, of one-hot rows "
-            "labels.argmax(axis=1)."
-        )
-    if values.dtype.kind == "U":
-        numbers = _numbers_in_text(values)
-        if numbers is None and class_names is not None:
-            raise InputError(f"{source}: labels are texts, which name their classes; leave the class names out.")
-        if numbers is None:
-            names, codes = np.unique(values, return_inverse=True)
-            return codes.astype(np.int32), tuple(names.tolist())
-        values = numbers
-    if values.dtype.kind not in "buif":
-        raise InputError(f"{source}: labels are of type {values.dtype}; give whole numbers or text.")
-    broken = np.flatnonzero(~np.isfinite(values) | (values != np.rint(values)))
-    if len(broken):
-        raise InputError(
-            f"{source}: labels must be whole numbers or text, but that of record {broken[0]} is not; is this "
-            "column a measurement rather than a class?"
-        )
-    if class_names is not None:
-        outside = np.flatnonzero((values < 0) | (values >= len(class_names)))
-        if len(outside):
+    numbers = _numbers_in_text(values) if values.dtype.kind == "U" and values.ndim == 1 else None
+    is_text = values.dtype.kind == "U" and numbers is None
+    for trouble, wrong in (
+        ("there are no labels; is the file empty", not values.size),
+        (f"labels are texts of more than {LONGEST_NAME} characters, no class names", longer_than(values, LONGEST_NAME)),
+        (f"labels have shape {np.shape(labels)}; give one for each record, labels.argmax(axis=1)", values.ndim != 1),
+        ("labels are texts, which name their classes; leave the class names out", is_text and class_names is not None),
+        (f"labels are of type {values.dtype}; give whole numbers or text", values.dtype.kind not in "Ubuif"),
+    ):
+        if wrong:
+            raise InputError(f"{source}: {trouble}.")
+    if is_text:
+        names, codes = np.unique(values, return_inverse=True)
+        return codes.astype(np.int32), tuple(names.tolist())
+    values = values if numbers is None else numbers
+    # From here on no type overflows.
+    sizes = values.astype(np.float64)
+    least, most = (1 - MOST_CLASSES, MOST_CLASSES - 1) if class_names is None else (0, len(class_names) - 1)
+    for trouble, rows in (
+        ("is no whole number; is this column a measurement rather than a class?", sizes != np.rint(sizes)),
+        (f"is not from {least:,} to {most:,}; is it an identifier?", ~((sizes >= least) & (sizes <= most))),
+    ):
+        if rows.any():
             raise InputError(
-                f"{source}: {len(outside)} labels are outside the {len(class_names)} named classes (first: record "
-                f"{outside[0]}); labels start at 0."
+                f"{source}: labels are whole numbers, from 0 where classes are named, or text, but that of record "
+                f"{np.flatnonzero(rows)[0]} {trouble}"
             )
-        return values.astype(np.int32), tuple(map(str, class_names))
-    if float(values.max()) >= MOST_CLASSES or float(values.min()) <= -MOST_CLASSES:
-        raise InputError(
-            f"{source}: labels are {MOST_CLASSES:,} or more away from 0; they look like identifiers, not classes."
-        )
     codes = values.astype(np.int32)
+    if class_names is not None:
+        return codes, tuple(map(str, class_names))
     if codes.min() == 0:
         return codes, tuple(map(str, range(int(codes.max()) + 1)))
     names, codes = np.unique(codes, return_inverse=True)

@@ -39,23 +39,15 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     """
     other = _with_columns_of(query, other)
     own_names, other_names = _with_records(query), _with_records(other)
-    missing = [name for name in query.class_names if name in own_names - other_names]
-    unshared = [name for name in other.class_names if name in other_names - own_names]
-    if any(name not in other.class_names for name in missing):
-        also = f" and only {other.name} has {_some(unshared)}" if unshared else ""
+    troubles = [
+        f"only {examples.name} has records of class {_some(name for name in examples.class_names if name in names)}"
+        for examples, names in ((query, own_names - other_names), (other, other_names - own_names))
+        if names
+    ]
+    if troubles:
         raise InputError(
-            f"the classes of {query.name} and {other.name} differ: only {query.name} has {_some(missing)}{also}; use "
-            "the same class names in both (folder names, text labels, or an array class_names in the .npz)."
-        )
-    if missing:
-        raise InputError(
-            f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence cannot be "
-            "calibrated; add records of that class, or leave it out of the query set."
-        )
-    if unshared:
-        raise InputError(
-            f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; leave "
-            "them out of the calibration set."
+            f"the classes of {query.name} and {other.name} differ: {' and '.join(troubles)}. Use the same class names "
+            "in both (folder names, text labels, or an array class_names in the .npz), and records of the same classes."
         )
     return _reordered(query, other)
 

@@ -119,6 +119,6 @@ def _rows_by_set(path: Path) -> Counter[str]:
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.parquet_file import read_text_table
 
-    table = read_text_table(path, drop=None, only=lambda title: title.strip().lower() == SET)[0]
+    table = read_text_table(path, lambda title: title.strip().lower() == SET)
     place = [title.strip().lower() for title in table.header].index(SET)
     return Counter(cell.strip().lower() for cell in table.columns[place].to_pylist())

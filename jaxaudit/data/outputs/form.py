@@ -271,28 +271,17 @@ def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputCol
     places, only = _titled(table, expected) if by_title else (_untitled(table, expected), None)
     further = [place for place in range(table.count) if place not in places]
     if not places or len(further) > 1 or len({*table.titles}) < len(table.titles):
-        trouble = f"has {table.count} columns but the {expected.of} has {expected.classes} classes"
-        raise expected.unlike(source, _misnamed(table, expected) if by_title else trouble)
+        titles = ", ".join(repr(title[:40]) for title in table.titles[: SHOWN + 1])
+        headed = f" under the header {titles}{', ...' * (table.count > SHOWN + 1)}" if by_title else ""
+        raise expected.unlike(
+            source, f"has {table.count} columns{headed}, but the {expected.of} has {expected.classes} classes"
+        )
     columns = [table.numbers(place) for place in places]
     if not by_title:
         _refuse_whole(columns, expected, source)
     order, notes = _order(table, further, expected, source)
     values = np.stack(columns).T
     return OutputColumns(values if order is None else values[order], (*table.notes, *notes), only)
-
-
-def _misnamed(table: TableColumns, expected: Expected) -> str:
-    """Which classes have no column by their name, and which columns are named after none."""
-    titles = [title for title in table.titles if table.titles.count(title) > 1]
-    if titles:
-        return f"has two columns {titles[0][:40]!r}"
-    names = max(expected.headers, key=lambda header: len({*header} & {*table.titles}))
-    missing = [repr(name[:40]) for name in names if name not in table.titles]
-    strange = [repr(title[:40]) for title in table.titles if title not in names]
-    have, lack = ", ".join(strange[:SHOWN]), ", ".join(missing[:SHOWN])
-    if not missing:
-        return f"has the columns {have} beside the classes, and one may name or number the rows"
-    return f"has no column named {lack}" + (f"; no class is called {have}" if strange else "")
 
 
 def _of_set(table: TableColumns, role: str) -> TableColumns:
@@ -342,22 +331,20 @@ def _order(
         return order_of_rows(None, "", expected, source)
     (place,) = further
     title = f"column {place + 1}" + (f" ({table.titles[place][:40]!r})" if table.titles else "")
-    numbers = None
+    numbers = np.zeros(0)
     if place not in table.texts:
         with suppress(InputError):
             numbers = table.numbers(place)
-    counted = numbers is not None and counts_records(numbers)
-    if expected.records is not None:
-        names = table.names(place)
-        if not counted or set(map(plain_name, names)) == set(map(plain_name, expected.records)):
-            return order_of_rows(names, title, expected, source)
-    if numbers is None:
+    names = [] if expected.records is None else table.names(place)
+    ours = set(map(plain_name, expected.records or ()))
+    if names and (not counts_records(numbers) or set(map(plain_name, names)) == ours):
+        return order_of_rows(names, title, expected, source)
+    if not len(numbers):
         return order_of_rows([], title, expected, source)
-    if not counted:
-        if counts_records(np.sort(numbers)):
-            raise expected.unlike(source, f"{title} numbers the rows out of order")
-        if not _whole(numbers) or len(np.unique(numbers)) < len(numbers):
-            raise expected.unlike(source, f"{title} is no class, and neither names nor numbers the rows")
+    if counts_records(np.sort(numbers)) and not counts_records(numbers):
+        raise expected.unlike(source, f"{title} numbers the rows out of order")
+    if not _whole(numbers) or len(np.unique(numbers)) < len(numbers):
+        raise expected.unlike(source, f"{title} is no class, and neither names nor numbers the rows")
     return None, (f"{title} numbers the rows and is left out: rows are in the set's order",)
 
 
@@ -483,7 +470,7 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
 
     def names(place: int) -> list[str]:
         longest = max(map(len, [*(expected.records or ()), *Role]))
-        cells, _ = read_parquet(path, drop=None, only=lambda title: title == titles[place])
+        cells = read_parquet(path, lambda title: title == titles[place])
         return [text if len(text) <= longest else "" for text in cells.columns[place].to_pylist()]
 
     texts = [place for place in range(len(titles)) if place not in held]
@@ -506,7 +493,7 @@ def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list
 
     titles = {title for title in titles_of(path) if title and not re.fullmatch(r"p_\d+", title)} - {*classes, SET}
     for column in (title for title in titles_of(source) if title in titles):
-        table = read_text_table(source, drop=None, only=lambda name, column=column: name == column)[0]
+        table = read_text_table(source, lambda name, column=column: name == column)
         if table.header.count(column) != 1:
             continue
         names = [plain_name(cell) for cell in table.columns[table.header.index(column)].to_pylist()]

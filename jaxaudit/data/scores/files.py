@@ -95,8 +95,7 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     from jaxaudit.data.formats.parquet_file import read_text_table
     from jaxaudit.data.formats.text_table import trimmed
 
-    # pandas' index may hold the set, the groups or the scores.
-    table, notes = read_text_table(path, index=True, only=_is_used)
+    table = read_text_table(path, _is_used)
     header = table.header
     if len(set(header)) < len(header):
         raise InputError(f"{path.name}: two columns have the same name; give each its own.")
@@ -114,7 +113,7 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
         values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
         columns[name] = table.numbers(index, "leave it empty if the model was not asked")
-    return columns, notes
+    return columns, (f"it is read as {table.note}",) if table.note else ()
 
 
 def claim_scores(path: Path) -> None:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from jaxtyping import Int
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.parquet_file import read_text_table, without_dealt_groups
+from jaxaudit.data.formats.parquet_file import index_names, is_parquet, read_text_table, without_dealt_groups
 from jaxaudit.data.formats.text_table import (
     NAMELESS,
     TextTable,
@@ -182,8 +182,8 @@ def read_own_table(
 ) -> OwnTable:
     """The inputs and the label of a CSV file with a header line, or of a Parquet file.
 
-    All columns are inputs but the label, those of `drop`, those of `groups`, which a file may lack, the index that
-    pandas keeps in a Parquet file, and a column `group` that `deal` wrote. Every column has a name of its own. Blanks
+    All columns are inputs but the label, those of `drop`, those of `groups`, which a file may lack, and a column
+    `group` that `deal` wrote. Every column has a name of its own. Blanks
     around a cell are ignored. A cell that is empty, `NA`, `NaN` or `<NA>` is missing.
 
     Args:
@@ -196,7 +196,7 @@ def read_own_table(
         InputError: the file is not so. Rows count from 1 below the header.
     """
     source, label, left_out = path.name, label or LABEL, (*drop, *groups)
-    text, notes = read_text_table(path, keep=(label, *categorical), drop=left_out)
+    text = read_text_table(path, lambda name: name not in left_out)
     names = text.header
     if text.rows == 0:
         raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
@@ -208,13 +208,19 @@ def read_own_table(
     not_inputs = [*drop, *(name for name in groups if name in names)]
     check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
     text, note = without_dealt_groups(text.without(left_out), (label, *categorical))
+    notes = (*((f"it is read as {text.note}",) if text.note else ()), *note)
+    index = index_names(path) if is_parquet(path) else []
     for place, name in enumerate(text.header):
-        if NAMELESS.fullmatch(name) or text.header.count(name) > 1:
-            trouble = f"two columns are named {name!r}" if text.header.count(name) > 1 else "a column has no name"
-            raise InputError(
-                f"{source}: {trouble} (column {place + 1} of inputs and label); name each column once, and write no "
-                f"index: frame.{_writing(source)} in pandas."
-            )
+        for trouble, wrong in (
+            (f"two columns are named {name!r}", text.header.count(name) > 1),
+            ("a column has no name", NAMELESS.fullmatch(name)),
+            (f"column {name!r} is an index of pandas", name in index and name not in (label, *categorical)),
+        ):
+            if wrong:
+                raise InputError(
+                    f"{source}: {trouble} (column {place + 1} of inputs and label); name each column once, and write "
+                    f"no index: frame.{_writing(source)} in pandas; or leave it out (`drop`)."
+                )
     if text.header == [label]:
         raise InputError(f"{source}: there is no column other than the label and those left out; add inputs.")
     labels = read_cells(text.columns[text.header.index(label)], text.decimal)
@@ -225,7 +231,7 @@ def read_own_table(
         )
     texts = labels.texts.to_numpy(zero_copy_only=False).astype(str)[labels.codes]
     codes, class_names = encode_labels(texts, None, f"{source}, column {label!r}")
-    return OwnTable(text, label, codes, class_names, (*notes, *note), frozenset({*names} - {*left_out}))
+    return OwnTable(text, label, codes, class_names, notes, frozenset({*names} - {*left_out}))
 
 
 WIDTH = 16

@@ -30,8 +30,6 @@ CHATS = ("messages", "instruction")
 """The forms of which a model's chat template makes a text."""
 AS_MESSAGES = {"instruction": ("context", "system", "history"), "messages": ("system",)}
 """Keys of prompts in other forms, by the one that they stand beside: their texts are written as messages."""
-NOT_RENDERED = ("tools", "functions")
-"""Keys that some trainers write into the text before a chat."""
 ANSWERING = "assistant"
 MOST_MESSAGES, LONGEST_ROLE = 1000, 64
 ADVICE = (
@@ -198,9 +196,6 @@ class Texts(NamedTuple):
         words = "the last message of the assistant is the answer, all before it the prompt"
         if self.unused:
             words += f"; {self.unused:,} messages behind these answers are not used"
-        further_keys = {key for line_object in self.objects() for key in line_object} & {*NOT_RENDERED}
-        if further_keys:
-            words += f"; {', '.join(sorted(further_keys))} are not written into the text"
         return words
 
     def object(self, row: int) -> dict[str, Any]:

@@ -291,10 +291,7 @@ def _parsed_records(
 
 
 def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[bytes]:
-    import tensorflow_datasets as tfds
-
-    part = f"{split}[{span.start}:{span.stop}]"
-    instructions = builder.info.splits[part].file_instructions
+    instructions = builder.info.splits[f"{split}[{span.start}:{span.stop}]"].file_instructions
     paths = [Path(instruction.filename) for instruction in instructions]
     if any(os.path.normpath(path.parent) != os.path.normpath(folder) for path in paths):
         raise ValueError("its records are in another folder")
@@ -302,17 +299,22 @@ def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[by
     if len(span) > sum(path.stat().st_size for path in paths):
         raise ValueError(f"its metadata state {len(span)} records, more than its files can contain")
     kind = builder.info.file_format.value
-    if kind == "tfrecord":
-        for path, instruction in zip(paths, instructions, strict=True):
-            yield from _tfrecords(path, instruction.skip, instruction.take)
-        return
-    if kind != "array_record":
+    if kind not in ("tfrecord", "array_record"):
         raise ValueError(f"its records are {kind}, not array_record or tfrecord")
-    source = builder.as_data_source(part, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
-    if len(source) != len(span):
-        raise OSError(f"{len(source)} records where dataset_info.json promises {len(span)}")
-    for start in range(0, len(span), _CHUNK):
-        yield from source.__getitems__(range(start, min(start + _CHUNK, len(span))))
+    for path, instruction in zip(paths, instructions, strict=True):
+        read = _tfrecords if kind == "tfrecord" else _array_records
+        yield from read(path, instruction.skip, instruction.take)
+
+
+def _array_records(path: Path, skip: int, take: int) -> Iterator[bytes]:
+    from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
+
+    reader = array_record_module.ArrayRecordReader(str(path))
+    try:
+        for start in range(skip, skip + take, _CHUNK):
+            yield from reader.read(start, min(start + _CHUNK, skip + take))
+    finally:
+        reader.close()
 
 
 def _tfrecords(path: Path, skip: int, take: int) -> Iterator[bytes]:

@@ -130,10 +130,10 @@ def test_labels_do_not_hide_an_overlap():
 
 def test_refused_with_counts_and_first_indices():
     query, calibration = valued([1, 2, 3, 4, 5], "query"), valued([9, 5, 4, 3, 2, 8], "calibration")
-    first = r"\(first, .*: 4 = 1, 3 = 2, 2 = 3\).*`drop_overlap`"
+    first = r"\(the first is record 1 there and 4 here, from 0\).*`drop_overlap`"
     with pytest.raises(InputError, match=f"4 of the 6 records of calibration also occur in query {first}"):
         refuse_overlap(query, calibration)
-    with pytest.raises(InputError, match="4 of the 6 records of the holdout"):
+    with pytest.raises(InputError, match="4 of the 6 records of calibration .* as holdout and query set"):
         refuse_held(query, calibration, "query set")
     rest = drop_overlap(query, calibration)
     refuse_overlap(query, rest)

@@ -41,7 +41,7 @@ def of_kinds(values, kinds, labels=None):
     [
         ({"values": VALUES[:0], "labels": np.zeros(0, int)}, "people: there are no records"),
         ({"values": VALUES[0]}, r"values are float64 of shape \(3,\), but there are 3 columns"),
-        ({"values": VALUES[:, :0], "columns": ()}, "there is no column"),
+        ({"values": VALUES[:, :0], "columns": ()}, "needs at least one beside the label"),
         ({"columns": (AGE, SEX, Column("age", ("a", "b", "c", "d")))}, "the column name 'age' occurs twice"),
         ({"values": VALUES * np.array([np.nan, 1, 1])}, "NaN or infinite"),
         ({"values": VALUES + np.array([0, 0, 1])}, "4 at record 1, but its 4 categories"),

@@ -163,7 +163,6 @@ def test_what_was_taken_for_the_answer_can_be_said(tmp_path: Path):
     words = found.reading() or ""
     assert "last message of the assistant is the answer" in words
     assert "2 messages behind these answers are not used" in words
-    assert "tools are not written" in words
     assert read_texts(written(tmp_path / "b.jsonl", [RECORD])).reading() is None
 
 

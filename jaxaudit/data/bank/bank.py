@@ -3,12 +3,9 @@ writing.
 """
 
 import hashlib
-import math
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,8 +214,6 @@ def _there(directory: Path, name: str) -> bool:
 
 
 Found = TypeVar("Found")
-READERS = 4
-"""Number of files read at the same time; fewer if they would take too much memory."""
 READ_BLOCK = 1 << 19
 
 
@@ -227,33 +222,17 @@ def read_models(
 ) -> tuple[list[Found], str]:
     """Applies a function to the outputs of these models of a bank, in order, and hashes all labels, and these models'
     numbers, masks and outputs (`blake2b:...`).
-
-    Files are opened only by the calling thread, because threads that parse headers at the same time sometimes fail
-    (CPython 3.11), and only a few are open at once. Several threads read their numbers.
     """
-    digests = [b""] * len(models)
-
-    def read(index: int, outputs: Callable[[], np.ndarray]) -> Found:
-        with _naming(bank, models[index]):
-            values = outputs()
-            digests[index] = _digest(models[index], bank.membership[models[index]], values)
-            return use(index, values)
-
-    read_so_far: list[Found] = []
-    together = max(1, min(READERS, MAX_BYTES // (8 * math.prod(bank.description.shape))))
-    with ThreadPoolExecutor(together) as threads:
-        waiting: deque[Future[Found]] = deque()
-        for index, model in enumerate(models):
-            with _naming(bank, model):
-                opened = open_outputs(bank.directory, model, bank.description)
-            waiting.append(threads.submit(read, index, opened))
-            if len(waiting) > together:
-                read_so_far.append(waiting.popleft().result())
-        read_so_far.extend(future.result() for future in waiting)
+    digests, results = dict[int, bytes](), list[Found]()
+    for index, model in enumerate(models):
+        with _naming(bank, model):
+            values = bank.outputs(model)
+            digests[model] = _digest(model, bank.membership[model], values)
+            results.append(use(index, values))
     whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
-    for index in np.argsort(np.asarray(models, int)):
-        whole.update(digests[index])
-    return read_so_far, f"blake2b:{whole.hexdigest()}"
+    for model in sorted(digests):
+        whole.update(digests[model])
+    return results, f"blake2b:{whole.hexdigest()}"
 
 
 @contextmanager

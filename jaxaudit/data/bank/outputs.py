@@ -76,7 +76,6 @@ def load_into(path: Path | OutputsPlace, description: Description, of: str | Non
         names = description.class_names or description.classes
         # The kind of outputs is checked below, since no option can declare it here.
         values = load_outputs(place, names, description.records, "logits", of="bank").values
-        values = values if values.shape[1] > 1 else _both_classes(values, description, place.name)
     else:
         refuse_pickle(place.path)
         if place.path.suffix.lower() != ".npy":
@@ -85,15 +84,6 @@ def load_into(path: Path | OutputsPlace, description: Description, of: str | Non
         values = read_npy(place.path, min(MAX_BYTES, 16 * math.prod(description.shape) + SPARE))
     with np.errstate(over="ignore"):
         return checked(values.astype(np.float32), description, place.name)
-
-
-def _both_classes(values: np.ndarray, description: Description, source: str) -> np.ndarray:
-    """A column for each of two classes, computed from the column of the second class."""
-    if description.outputs == "probabilities":
-        return np.concatenate([1 - values, values], axis=1)
-    if inside(span_of(values, source)):
-        raise _other_kind(description, source)
-    return np.concatenate([np.zeros_like(values), values], axis=1)
 
 
 def checked(values: np.ndarray, description: Description, source: str) -> np.ndarray:

@@ -21,10 +21,10 @@ def make(inputs, labels=None, class_names=("a", "b"), name="set"):
         (np.zeros((0, 2)), [], ("a",), "set: there are no records"),
         (np.zeros((2, 2)), [0], ("a",), r"2 inputs but int64 labels of shape \(1,\)"),
         (np.zeros((2, 2)), [0.0, 0.0], ("a",), "2 inputs but float64 labels"),
-        (np.zeros((2, 2)), [0, 2], ("a", "b"), r"outside the 2 classes \(first: record 1 has label 2\)"),
-        (np.zeros((2, 2)), [-1, 0], ("a", "b"), "record 0 has label -1"),
+        (np.zeros((2, 2)), [0, 2], ("a", "b"), "1 labels are outside the 2 classes"),
+        (np.zeros((2, 2)), [-1, 0], ("a", "b"), "1 labels are outside the 2 classes"),
         (np.array([[1.0], [np.nan]]), [0, 0], ("a",), "NaN or infinite"),
-        (np.zeros((2, 2)), [0, 1], ("a", "a"), "the class name 'a' occurs twice"),
+        (np.zeros((2, 2)), [0, 1], ("a", "a"), "two classes have one name"),
     ],
 )
 def test_broken_records_are_refused(inputs, labels, class_names, message):

@@ -122,7 +122,7 @@ def test_a_bank_takes_the_target_of_a_set_from_a_table(tmp_path: Path):
     path.write_text("set,target.loss,before.loss\nholdout,3,1\nquery,1,2\nquery,2,5\n")
     np.testing.assert_array_equal(target_on(path, "query", True, 1), [-1, -2])
     np.testing.assert_array_equal(target_on(path, "query", False, -1), [1, 2])
-    with pytest.raises(InputError, match="the bank's scores are the other way"):
+    with pytest.raises(InputError, match="one score that is higher"):
         target_on(path, "query", False, 1)
     path.write_text("set,target.a.loss,target.b.loss\nholdout,3,1\nquery,1,2\n")
     with pytest.raises(InputError, match="2 targets"):

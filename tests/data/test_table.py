@@ -48,7 +48,7 @@ def of_kinds(values, kinds, labels=None):
         ({"values": VALUES + np.array([0, 0.5, 0])}, r"1\.5 at record 0, but its 2 categories"),
         ({"labels": (0, 1)}, r"3 inputs but int64 labels of shape \(2,\)"),
         ({"labels": (0, 1, 2)}, "outside the 2 classes"),
-        ({"class_names": ("no", "no")}, "the class name 'no' occurs twice"),
+        ({"class_names": ("no", "no")}, "two classes have one name"),
     ],
 )
 def test_broken_tables_are_refused(change, message):

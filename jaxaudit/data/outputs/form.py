@@ -136,10 +136,11 @@ class OutputColumns(NamedTuple):
 def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
     """The numbers in a .npz, .npy, .csv or .parquet file. Tables must have the expected rows and columns."""
     path, source = place.path, place.name
-    if not (exists(path) and path.is_file()):
-        raise InputError(f"{path}: there is no such file; is the path right?")
-    refuse_suffix(path)
-    suffix = path.suffix.lower()
+    suffix, kinds = path.suffix.lower(), (".npz", ".npy", *TABLES)
+    if suffix not in kinds or not (exists(path) and path.is_file()):
+        refuse_pickle(path)
+        of_kinds = f"outputs are read from {', '.join(kinds)}; save them as one of these (.txt, .tsv, .xlsx: as .csv)."
+        raise InputError(f"{path}: {of_kinds if exists(path) else 'there is no such file; is the path right?'}")
     if suffix in TABLES:
         columns_of = _csv_columns if suffix == ".csv" else _parquet_columns
         if not place.part:
@@ -157,15 +158,6 @@ def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
         refuse_larger(f"{path.name}[{name}]", archive.sizes[name], most)
         array, names = archive.read(name), None if place.part else _names_in(archive, expected)
     return columns_of_array(array, names, expected, source)
-
-
-def refuse_suffix(path: Path) -> None:
-    """Refuses a file of another kind than those that outputs are read from."""
-    if path.suffix.lower() not in (kinds := (".npz", ".npy", *TABLES)):
-        refuse_pickle(path)
-        raise InputError(
-            f"{path}: outputs are read from {', '.join(kinds)}; save them as one of these (.txt, .tsv, .xlsx: as .csv)."
-        )
 
 
 def columns_of_array(array: np.ndarray, names: Sequence[str] | None, expected: Expected, source: str) -> OutputColumns:

@@ -46,8 +46,6 @@ def load_scores(
             "`table.to_csv('scores.csv', index=False)` of pandas."
         )
     columns, notes = _of_table(path)
-    if not columns:
-        raise InputError(f"{path.name}: has no records; was the file written to its end?")
     return replace(score_table(columns, name=path.name, lower=lower, higher=higher), notes=notes)
 
 
@@ -67,19 +65,15 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
     targets, rows = table.of("target"), table.rows(of)
     scores = dict(targets[0].scores) if len(targets) == 1 else {}
     signs = {"log_likelihood": 1, "loss": -1} if log_likelihood else dict.fromkeys(list(scores)[: len(scores) == 1], 1)
-    for name, sign in signs.items():
-        if name in scores:
-            if sign * table.directions.get(name, 0) == -direction:
-                raise InputError(
-                    f"{path.name}: {name} is {'lower' if direction > 0 else 'higher'} for records that were used, and "
-                    "the bank's scores are the other way; give the score that its models gave."
-                )
-            return sign * scores[name][rows]
-    needed_words = "`log_likelihood` or `loss`" if log_likelihood else "score"
-    raise InputError(
-        f"{path.name}: has {len(targets)} targets with {len(scores)} scores; name a table of one target with one "
-        f"{needed_words}, or files of one column for each set."
-    )
+    name = next((name for name in signs if name in scores), None)
+    if name is None or signs[name] * table.directions.get(name, 0) == -direction:
+        needed_words = "`log_likelihood` or `loss`" if log_likelihood else "score"
+        raise InputError(
+            f"{path.name}: has {len(targets)} targets with {len(scores)} scores; name a table of one target with one "
+            f"{needed_words} that is {'higher' if direction > 0 else 'lower'} for records that were used, as the "
+            "bank's are, or files of one column for each set."
+        )
+    return signs[name] * scores[name][rows]
 
 
 def _is_used(column: str) -> bool:
@@ -97,8 +91,8 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 
     table = read_text_table(path, _is_used)
     header = table.header
-    if len(set(header)) < len(header):
-        raise InputError(f"{path.name}: two columns have the same name; give each its own.")
+    if len(set(header)) < len(header) or not header:
+        raise InputError(f"{path.name}: has no columns, or two of the same name; give each its own.")
     columns: dict[str, Any] = {}
     for index, name in enumerate(header):
         if not _is_used(name):
@@ -118,14 +112,16 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def claim_scores(path: Path) -> None:
     """Rejects a file that `write_scores` could not write, before any work is done."""
-    if path.suffix.lower() not in TABLES:
-        raise InputError(f"`out` {path} must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv.")
-    if os.path.lexists(path):
-        raise InputError(f"`out` {path} already exists; name a new file (nothing was changed).")
-    if not path.parent.is_dir():
-        raise InputError(f"`out` {path} cannot be written: there is no directory {path.parent}; create it first.")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise InputError(f"`out` {path} cannot be written: {path.parent} is not writable; name another file.")
+    for trouble, wrong in (
+        (f"must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv", path.suffix.lower() not in TABLES),
+        ("already exists; name a new file (nothing was changed)", os.path.lexists(path)),
+        (
+            f"cannot be written: {path.parent} is no directory, or not writable; create it, or name another file",
+            not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)),
+        ),
+    ):
+        if wrong:
+            raise InputError(f"`out` {path} {trouble}.")
 
 
 def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:

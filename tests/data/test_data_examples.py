@@ -5,8 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from jaxaudit.data.examples import Examples, concatenate
-from jaxaudit.data.labels import encode_labels
+from jaxaudit.data import Examples, concatenate, encode_labels
 from jaxaudit.errors import InputError
 
 

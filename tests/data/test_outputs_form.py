@@ -9,8 +9,7 @@ import pytest
 from pyarrow import parquet
 from support.outputs_files import NAMES, P, csv, table, write_outputs
 
-from jaxaudit.data.outputs.form import shared_record_names
-from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.data import load_outputs, shared_record_names
 from jaxaudit.errors import InputError
 
 SECOND = P[:, 0]

@@ -19,7 +19,6 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data import MISSING, Column, Table, load, load_table
-from jaxaudit.data.formats.parquet_footer import unpacked_bytes
 from jaxaudit.errors import InputError
 
 
@@ -441,20 +440,3 @@ def written(table: pa.Table, **how: Any) -> bytes:
     stream = BytesIO()
     parquet.write_table(table, stream, **how)
     return stream.getvalue()
-
-
-@pytest.mark.parametrize("how", [{}, {"row_group_size": 77}, {"compression": "gzip", "use_dictionary": False}])
-def test_the_footer_is_read_as_pyarrow_reads_it(how):
-    table = pa.table(
-        {
-            "a": np.arange(1000.0),
-            "text": [f"{n % 7}" for n in range(1000)],
-            "lists": [[1.0] * (n % 4) for n in range(1000)],
-            "empty": pa.array([None] * 1000, pa.int32()),
-        }
-    )
-    data = written(table, **how)
-    metadata = parquet.ParquetFile(BytesIO(data)).metadata
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    columns = [group.column(column) for group in groups for column in range(len(table.columns))]
-    assert unpacked_bytes(BytesIO(data)) == sum(column.total_uncompressed_size for column in columns)

@@ -9,11 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import number_sets
-from jaxaudit.data.labels import checked_groups
-from jaxaudit.data.scores.files import load_scores
-from jaxaudit.data.scores.table import score_table
+from jaxaudit.data import Sets, checked_groups, load_scores, number_sets, score_table
 from jaxaudit.errors import InputError
 
 SIZE = 40

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data.scores.files import load_scores, target_on
-from jaxaudit.data.scores.table import score_table
+from jaxaudit.data import load_scores, score_table, target_on
 from jaxaudit.errors import InputError
 
 GOOD = {

@@ -8,18 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.tables import table as module
-from jaxaudit.data.tables.table import (
-    MISSING,
-    Column,
-    Table,
-    candidate_indices,
-    duplicates,
-    join_tables,
-    one_hot,
-    ordinal,
-)
+from jaxaudit.data import MISSING, Column, Examples, Table, candidate_indices, duplicates, join_tables, one_hot, ordinal
 from jaxaudit.errors import InputError
 
 AGE, SEX, RACE = Column("age"), Column("sex", ("F", "M")), Column("race", ("a", "b", "c", MISSING))
@@ -73,7 +62,7 @@ def test_the_hash_is_that_of_the_data(monkeypatch):
     ]
     assert len({base.content_hash, *(other.content_hash for other in others)}) == 9
     expected = base.content_hash
-    monkeypatch.setattr(module, "_BLOCK", 3)
+    monkeypatch.setattr("jaxaudit.data.tables.table._BLOCK", 3)
     assert make().content_hash == expected
 
 
@@ -131,7 +120,7 @@ def test_forms_are_those_of_a_loop(parts):
 def test_too_wide_a_form_is_refused(monkeypatch):
     table = of_kinds([[0, 4], [1, 0]], (3, 5))
     assert one_hot(table).inputs.shape == (2, 8)
-    monkeypatch.setattr(module, "MAX_BYTES", 63)
+    monkeypatch.setattr("jaxaudit.data.tables.table.MAX_BYTES", 63)
     with pytest.raises(InputError, match=r"categories \('c1' has 5\)"):
         one_hot(table)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load
 
-from jaxaudit.data.weights import read_weights, safetensors_bytes
+from jaxaudit.data import read_weights, safetensors_bytes
 from jaxaudit.errors import InputError
 
 TREE = {

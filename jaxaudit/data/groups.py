@@ -7,7 +7,6 @@ import hashlib
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped
@@ -16,7 +15,7 @@ from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, join_groups
-from jaxaudit.data.paths import exists, expanded
+from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError
@@ -87,7 +86,7 @@ def hash_of_groups(groups: Sets[Int[np.ndarray, " _"]]) -> str:
 def groups_file(text: str) -> Path | None:
     """The file that `--groups` names; None if it is the name of an array or column in the set's own file."""
     path = expanded(text)
-    return path if path.suffix.lower() == ".npy" or (exists(path) and path.is_file()) else None
+    return path if path.suffix.lower() == ".npy" else None
 
 
 def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
@@ -121,21 +120,12 @@ def load_groups(
         of: the name of the set in messages.
     """
     path = groups_file(text)
-    values = _in_set(text, data, data_dir) if path is None else _in_file(path)
-    values = checked_groups(flat(values), of)
+    values = checked_groups(flat(_in_set(text, data, data_dir) if path is None else read_npy(path)), of)
     if len(values) != records:
         raise InputError(
             f"the groups of the {of} have {len(values)} values, but it has {records} records; give one each."
         )
     return values
-
-
-def _in_file(path: Path) -> np.ndarray:
-    if path.suffix.lower() != ".npy":
-        raise InputError(
-            f"{path}: groups are read from a .npy, or from an array or column of the set's own .npz, .csv or .parquet."
-        )
-    return read_npy(path)
 
 
 def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
@@ -144,8 +134,8 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
     suffix = path.suffix.lower() if path is not None and path.is_file() else None
     if path is None or suffix not in (".npz", *TABLES):
         raise InputError(
-            f"groups {key!r}: there is no such file, and only a .npz has arrays, and a .csv or .parquet columns, to "
-            "name; give a .npy with one value per record."
+            f"groups {key!r}: is no .npy with one value per record, and the set is no .npz, .csv or .parquet of which "
+            "an array or column could be meant."
         )
     read = partial(_of_archive, NpzArrays(path), key) if suffix == ".npz" else partial(_of_table, path, key)
     if not split:
@@ -159,16 +149,14 @@ def _of_archive(archive: NpzArrays, key: str, split: str) -> np.ndarray:
     for split_name in choose_splits(pairs, split, source):
         alone = len(pairs) == 1 and key in archive.names
         name = key if alone else named_in(archive.names, key, split_name)
-        if name is None:
-            array_words = f"{key!r} of the split {split_name}" if split_name else repr(key)
+        # A slice with another number of values would belong to other records.
+        records = archive.header(pairs[split_name].labels).shape[:1]
+        if name is None or archive.header(name).shape[:1] != records:
             raise InputError(
-                f"groups {key!r}: there is no such file, and {source} has no array {array_words} (arrays: "
+                f"groups {key!r}: is no .npy, and {source} has no array of that name with a value for each "
+                f"record{f' of the split {split_name}' if split_name else ''} (arrays: "
                 f"{', '.join(map(repr, archive.names[:10]))}); is the name right?"
             )
-        shape, records = archive.header(name).shape, archive.header(pairs[split_name].labels).shape[:1]
-        # A slice with another number of values would belong to other records.
-        if shape[:1] != records:
-            raise InputError(f"groups {name!r}: has shape {shape} for {sum(records)} records; give one value each.")
         parts.append(archive.read(name))
     return np.concatenate(parts)
 
@@ -177,21 +165,12 @@ def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     """The values of all records of a table with named columns, which has one split."""
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.parquet_file import read_text_table
+    from jaxaudit.data.formats.text_table import trimmed
 
     table = read_text_table(path, lambda name: name == key)
     names = table.header
     if names.count(key) != 1:
-        trouble = "several columns" if key in names else "no column"
-        raise InputError(f"groups {key!r}: {path.name} has {trouble} of that name; is the name right?")
+        raise InputError(f"groups {key!r}: {path.name} has not one column of that name; is the name right?")
     choose_splits([""], split, path.name)
-    return _texts(table.columns[names.index(key)], path)
-
-
-def _texts(cells: Any, path: Path) -> np.ndarray:
-    """The cells of a column without the blanks around them."""
-    from jaxaudit.data.formats.text_table import trimmed
-
-    texts = trimmed(cells).to_pylist()
-    if max(map(len, texts), default=0) > LONGEST:
-        raise InputError(f"{path}: has groups of more than {LONGEST} characters; give short names.")
-    return np.array(texts, str)
+    # No longer than may be refused: the cells of an array are all as wide as the longest.
+    return np.array([text[: LONGEST + 1] for text in trimmed(table.columns[names.index(key)]).to_pylist()], str)

@@ -200,18 +200,14 @@ def _fingerprint(folder: Path) -> str:
 
 def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Supervised:
     """Which features hold the image and the class: the supervised keys, else the only image and class."""
-    images = [key for key, kind in kinds.items() if kind == "Image"]
-    labels = [key for key, kind in kinds.items() if kind == "ClassLabel"]
-    if isinstance(supervised_keys, tuple) and len(supervised_keys) == 2:
-        image, label = supervised_keys
-        if image in images and label in labels:
-            return Supervised(image, label)
-    if len(images) == 1 and len(labels) == 1:
-        return Supervised(images[0], labels[0])
-    raise InputError(
-        f"{name} is not an image-classification set: one image and one class label are needed; it has "
-        f"{', '.join(f'{key} ({kind})' for key, kind in sorted(kinds.items())[:20])}."
-    )
+    images, labels = ([key for key, kind in kinds.items() if kind == of] for of in ("Image", "ClassLabel"))
+    keys = supervised_keys if isinstance(supervised_keys, tuple) else (*images, *labels)
+    if len(keys) != 2 or keys[0] not in images or keys[1] not in labels:
+        raise InputError(
+            f"{name} is not an image-classification set: one image and one class label are needed; it has "
+            f"{', '.join(f'{key} ({kind})' for key, kind in sorted(kinds.items())[:20])}."
+        )
+    return Supervised(*keys)
 
 
 def _read_features(folder: Path, supervised_keys: Any, name: str) -> StoredImages:

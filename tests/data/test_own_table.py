@@ -428,7 +428,7 @@ def test_damaged_files_are_refused(write):
 
 
 def test_names_occur_once_and_records_exist(write):
-    with pytest.raises(InputError, match="two columns have"):
+    with pytest.raises(InputError, match="two of one name"):
         read_table(write(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])))
     with pytest.raises(InputError, match="no rows"):
         read_table(write({"a": pa.array([], pa.int64()), "label": pa.array([], pa.string())}))

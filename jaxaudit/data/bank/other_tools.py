@@ -75,15 +75,15 @@ def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.n
     """
     refuse_pickle(path)
     stored = StoredArray(path)
-    fits = stored.ndim and len(stored) >= records and stored.shape[1:] in ((), (1,)) and (classes or 2) <= MOST_CLASSES
-    names = None if classes is None or not fits else tuple(map(str, range(classes)))
-    labels, class_names = encode_labels(stored[:records], names, str(path)) if fits else (np.zeros(0, int), ())
-    if class_names != tuple(map(str, range(len(class_names)))) or len(class_names) < 2:
-        raise InputError(
-            f"{path}: has labels of shape {stored.shape}; {records} records have one each, a class numbered from 0, of "
-            f"which there are 2 to {MOST_CLASSES:,}, as many as outputs ({classes or 'not stated'})."
-        )
-    return labels, len(class_names)
+    names = tuple(map(str, range(min(classes or 2, MOST_CLASSES + 1))))
+    if stored.ndim and len(stored) >= records and stored.shape[1:] in ((), (1,)) and len(names) <= MOST_CLASSES:
+        labels, class_names = encode_labels(stored[:records], names if classes else None, str(path))
+        if class_names == tuple(map(str, range(len(class_names)))) and len(class_names) > 1:
+            return labels, len(class_names)
+    raise InputError(
+        f"{path}: has labels of shape {stored.shape}; {records} records have one each, a class numbered from 0, of "
+        f"which there are 2 to {MOST_CLASSES:,}, as many as outputs ({classes or 'not stated'})."
+    )
 
 
 def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chosen"]:

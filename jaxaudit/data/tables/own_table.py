@@ -198,13 +198,17 @@ def read_own_table(
     source, label, left_out = path.name, label or LABEL, (*drop, *groups)
     text = read_text_table(path, lambda name: name not in left_out)
     names = text.header
-    if text.rows == 0:
-        raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
-    if label not in names:
-        raise InputError(
-            f"{source}: no column is named {label!r}, as the label must be; name the label (`label`), or, with pandas, "
-            f"write frame.rename(columns={{'COLUMN': {label!r}}}).{_writing(source)}."
-        )
+    for trouble, wrong in (
+        ("there are no rows below the header line. Is the file empty?", not text.rows),
+        (
+            f"no column is named {label!r}, as the label must be; name the label (`label`), or, with pandas, write "
+            f"frame.rename(columns={{'COLUMN': {label!r}}}).{_writing(source)}.",
+            label not in names,
+        ),
+        ("there is no column other than the label and those left out; add inputs.", not {*names} - {label, *left_out}),
+    ):
+        if wrong:
+            raise InputError(f"{path}: {trouble}")
     not_inputs = [*drop, *(name for name in groups if name in names)]
     check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
     text, note = without_dealt_groups(text.without(left_out), (label, *categorical))
@@ -221,8 +225,6 @@ def read_own_table(
                     f"{source}: {trouble} (column {place + 1} of inputs and label); name each column once, and write "
                     f"no index: frame.{_writing(source)} in pandas; or leave it out (`drop`)."
                 )
-    if text.header == [label]:
-        raise InputError(f"{source}: there is no column other than the label and those left out; add inputs.")
     labels = read_cells(text.columns[text.header.index(label)], text.decimal)
     if labels.missing.any():
         raise InputError(

@@ -223,18 +223,12 @@ def duplicates(examples: Examples | Table) -> Int[np.ndarray, " records"]:
 
 
 def _check_categories(values: np.ndarray, columns: tuple[Column, ...], name: str) -> None:
-    indices = np.array([i for i, column in enumerate(columns) if column.categories], int)
-    sizes = np.array([len(columns[i].categories) for i in indices])
-    for start, rows in _blocks(values):
-        codes = rows[:, indices]
-        bad = ~((codes >= 0) & (codes < sizes))
-        if codes.dtype.kind == "f":
-            bad |= codes != np.rint(codes)
-        if bad.any():
-            record, index = np.argwhere(bad)[0]
+    for column, codes in zip(columns, values.T, strict=True):
+        size = len(column.categories)
+        if size and not np.isin(codes, np.arange(size)).all():
             raise InputError(
-                f"{name}: column {columns[indices[index]].name!r} contains {codes[record, index]:g} at record "
-                f"{start + record}, but its {sizes[index]} categories are numbered from 0; is it numeric?"
+                f"{name}: column {column.name!r} has a number that is none of its {size} categories, which are "
+                "numbered from 0; is it numeric?"
             )
 
 

@@ -12,6 +12,7 @@ without JAX.
 `__init__.pyi` lists what other rooms may use; of that, `__all__` has what users need, which the site documents.
 """
 
+# pyright: reportUnsupportedDunderAll=false
 import lazy_loader
 
 __getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)

@@ -159,8 +159,8 @@ def test_what_is_no_split_is_refused(text):
 
 
 def test_which_splits_are_meant(data):
-    arrays = {f"{name}_{split}": np.zeros((2, 3)) for name in "x" for split in ("test", "train")}
-    np.savez(data / "a.npz", **arrays, y_test=np.arange(2), y_train=np.arange(2)[::-1])
+    zeros, labels = np.zeros((2, 3)), np.arange(2)
+    np.savez(data / "a.npz", x_test=zeros, y_test=labels, x_train=zeros, y_train=labels[::-1])
     np.savez(data / "b.npz", x_test=np.zeros((2, 3)), y_test=np.arange(2))
     for name, labels in (("a.npz", [1, 0]), ("a.npz@all", [0, 1, 1, 0]), ("a.npz@all[1:3]", [1, 1]), ("b.npz", [0, 1])):
         assert load(name, data_dir=data).labels.tolist() == labels

@@ -252,7 +252,7 @@ def test_a_log_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, mo
         file.truncate(2**28 + 1)
     with pytest.raises(InputError, match="more than 268,435,456 bytes"):
         read_log(tmp_path / "sparse.json")
-    monkeypatch.setattr(open_unlearning, "MOST_VALUES", 100)
+    monkeypatch.setattr("jaxaudit.data.scores.open_unlearning.MOST_VALUES", 100)
     with pytest.raises(InputError, match="more than 100 values"):
         read_log(write_log(tmp_path, tofu_log(1)))
     for name in ("none.json", "."):

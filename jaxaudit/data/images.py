@@ -306,20 +306,21 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
     Raises:
         InputError: when two files are of one split and kind, or a file of images has no file of labels beside it.
     """
-    files: dict[tuple[str, str], dict[str, Path]] = {}
+    files: dict[str, dict[str, Path]] = {}
+    twice = False
     for path in entries(folder):
         if match := IDX_NAME.fullmatch(path.name):
+            of_split = files.setdefault(match["split"].replace("t10k", "test"), {})
             # A file and its packed copy are one.
-            of_part = files.setdefault((match["split"].replace("t10k", "test"), match["role"]), {})
-            of_part[path.name.removesuffix(".gz")] = path
-    splits = [split for split in ("train", "test") if (split, "images") in files]
-    pairs = [[*files[split, "images"].values(), *files.get((split, "labels"), {}).values()] for split in splits]
-    labels = [read_idx(pair[-1]) for pair in pairs if len(pair) == 2]
-    if not splits or len(labels) < len(splits) or any(part.ndim != 1 for part in labels):
+            same = of_split.setdefault(match["role"], path)
+            twice |= same.name.removesuffix(".gz") != path.name.removesuffix(".gz")
+    pairs = {split: files[split] for split in ("train", "test") if "images" in files.get(split, {})}
+    labels = [read_idx(pair["labels"]) for pair in pairs.values() if "labels" in pair]
+    if twice or not pairs or len(labels) < len(pairs) or any(part.ndim != 1 for part in labels):
         raise InputError(
             f"{folder}: keep one file of images and one of labels, a label an image, for training and test each, such "
             "as train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz."
         )
     codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
     parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
-    return {split: (pair[0], part) for split, pair, part in zip(splits, pairs, parts, strict=True)}, names
+    return {split: (pairs[split]["images"], part) for split, part in zip(pairs, parts, strict=True)}, names

@@ -215,22 +215,21 @@ class Texts(NamedTuple):
         """The value of each line at this key, such as its `group`: an integer or a short text. None if no line has
         it.
         """
-        occurrences, values = 0, list[str | int]()
-        for row, line_object in enumerate(self.objects(), 1):
-            occurrences += name in line_object
-            if occurrences not in (0, row):
-                raise InputError(f"{self.source}: only some records have the key {name!r}; give it to all or to none.")
-            if occurrences:
-                value = None
-                with suppress(msgspec.MsgspecError, RecursionError, ValueError):
-                    value = _NAME.decode(line_object[name])
-                if value is None or len(str(value)) > LONGEST_NAME:
-                    raise InputError(
-                        f"{self.source}: record {row}: its {name!r} is neither an integer nor a text of up to "
-                        f"{LONGEST_NAME} characters; give one of these."
-                    )
-                values.append(value)
-        return values if occurrences else None
+        cells = [line_object.get(name) for line_object in self.objects()]
+        if not any(cell is not None for cell in cells):
+            return None
+        values = list[str | int]()
+        for row, cell in enumerate(cells, 1):
+            value = None
+            with suppress(msgspec.MsgspecError, RecursionError, ValueError, TypeError):
+                value = _NAME.decode(cell)
+            if value is None or len(str(value)) > LONGEST_NAME:
+                raise InputError(
+                    f"{self.source}: record {row} has no {name!r}, as others have, or it is neither an integer nor a "
+                    f"text of up to {LONGEST_NAME} characters; give all records one of these, or none."
+                )
+            values.append(value)
+        return values
 
 
 def read_texts(path: Path) -> Texts:

@@ -77,13 +77,8 @@ class StoredArray:
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         """These successive rows, as a new array."""
-        try:
-            with open_data(self.path, links=self._links) as file:
-                return self._read(file, *(rows.indices(len(self))[:2] if self.ndim else (0, 1)))
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror}).") from error
-        except MemoryError as error:
-            raise InputError(f"{self.path}: is more than there is memory for; split it into smaller files.") from error
+        with open_data(self.path, links=self._links) as file, parsing(f"{self.path}: cannot be read", "is it whole?"):
+            return self._read(file, *(rows.indices(len(self))[:2] if self.ndim else (0, 1)))
 
     def _read(self, file: BufferedReader, first: int, last: int) -> np.ndarray:
         count, columns = max(0, last - first), math.prod(self.shape[1:])

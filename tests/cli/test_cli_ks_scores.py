@@ -230,11 +230,10 @@ def test_scores_of_a_tool_with_other_signs_are_not_reversed() -> None:
     assert (target["finding"]["verdict"], target["tests"][0]["details"]["p_never"] < 0.01) == ("not forgotten", True)
 
 
-def test_one_score_with_a_decimal_point_in_its_name_is_one_target() -> None:
+def test_a_score_with_a_dot_in_its_name_is_refused() -> None:
+    """Its end would be taken for the score, and its beginning for a model."""
     mink_plus_plus(likelihood="target.mink_0.2", mink="target.mink_0.3")
-    higher = ("--direction", "mink_0.2=higher", "--direction", "mink_0.3=higher")
-    targets = jaxaudit("ks", "--scores", "mink.csv", *higher, "--json").result
-    assert len(targets["targets"]) == 1
+    refused(("ks", "--scores", "mink.csv"), ("target.mink_0.2", "target.SCORE"))
 
 
 def test_columns_that_are_not_used_are_named_but_for_an_index_without_a_name() -> None:

@@ -95,6 +95,13 @@ def test_words_among_numbers_are_not_taken_for_categories_without_a_word(read, t
     assert len(read(column_of(*range(10), "x", *range(10))).columns[0].categories) == 11
 
 
+def test_identifiers_are_told(read, tmp_path):
+    rows = [f"{i % 7},{900 + 7 * i},{700 - i}.5,p{i},{i % 2}\n" for i in range(30)]
+    notes = read("age,patient,weight,person,label\n" + "".join(rows)).notes
+    assert [note.partition(" has")[0] for note in notes] == ["column 'patient'", "column 'person'"]
+    assert load(str(tmp_path / "people.csv")).notes == notes
+
+
 def test_labels(read, tmp_path):
     table = read("a,label\nx,10\nx,9\ny,-1\n")
     assert (table.class_names, table.labels.tolist()) == (("-1", "9", "10"), [2, 1, 0])

@@ -124,7 +124,7 @@ def test_a_group_is_an_integer_or_a_short_text(value: Any, tmp_path: Path):
 
 def test_a_key_is_of_all_records_or_of_none(tmp_path: Path):
     for records in ([RECORD, {**RECORD, "group": 1}], [{**RECORD, "group": 1}, RECORD]):
-        with pytest.raises(InputError, match="only some records have the key 'group'"):
+        with pytest.raises(InputError, match=r"record [12] has no 'group', as others have"):
             read_texts(written(tmp_path / "a.jsonl", records)).column("group")
     assert read_texts(written(tmp_path / "a.jsonl", [RECORD])).column("group") is None
 

@@ -212,7 +212,7 @@ def read_own_table(
     not_inputs = [*drop, *(name for name in groups if name in names)]
     check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
     text, note = without_dealt_groups(text.without(left_out), (label, *categorical))
-    notes = (*((f"it is read as {text.note}",) if text.note else ()), *note)
+    notes = (*((f"it is read as {text.note}",) if text.note else ()), *note, *_identifiers(text, (label, *categorical)))
     index = index_names(path) if is_parquet(path) else []
     for place, name in enumerate(text.header):
         for trouble, wrong in (
@@ -305,6 +305,21 @@ def as_categories(cells: ColumnCells) -> tuple[tuple[str, ...], np.ndarray]:
     elif cells.missing.any():
         categories.append(MISSING)
     return tuple(categories), rank[cells.codes]
+
+
+def _identifiers(text: TextTable, others: Sequence[str]) -> list[str]:
+    """A note on each input, but for `others`, in which most texts, or all whole numbers, differ, so that they may identify records."""
+    notes = list[str]()
+    for name, cells in zip(text.header, text.columns, strict=True):
+        distinct = len(cells.unique()) if name not in others and text.rows > _SUSPECT_ROWS else 0
+        numbers = float_cells(cells, text.decimal) if 2 * distinct > text.rows else None
+        all_whole = numbers is not None and distinct == text.rows and bool((numbers == np.rint(numbers)).all())
+        if all_whole or (numbers is None and 2 * distinct > text.rows):
+            notes.append(
+                f"column {name!r} has another value in most records and is read as an input; an identifier? Then "
+                "leave it out (`drop`)"
+            )
+    return notes
 
 
 def _writing(source: str) -> str:

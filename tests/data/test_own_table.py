@@ -5,7 +5,6 @@ import datetime
 import decimal
 import gzip
 import json
-import time
 from io import BytesIO
 from itertools import combinations
 from typing import Any
@@ -401,37 +400,6 @@ def test_an_index_that_pandas_kept_is_refused_until_it_is_left_out(write):
     columns.pop("__index_level_0__")
     for damaged in ("{", "[]", "[" * 9999, '{"index_columns": [{"kind": "range"}, 3]}', '{"index_columns": 5}'):
         assert len(read_table(write(with_index(columns, damaged))).columns) == 4
-
-
-def test_equal_rows_are_bounded_before_they_are_read(write, monkeypatch):
-    part = pa.table({"a": np.zeros(10**6), "b": np.zeros(10**6), "label": np.zeros(10**6)})
-    path = write(pa.concat_tables([part] * 50), compression="zstd")
-    assert path.stat().st_size < 10**6
-    start = time.process_time()
-    monkeypatch.setattr("jaxaudit.data.formats.parquet_file.MAX_BYTES", 10**9)
-    with pytest.raises(InputError, match="50,000,000 rows of 3 columns"):
-        read_table(path)
-    assert time.process_time() - start < 2
-    monkeypatch.setattr("jaxaudit.data.formats.parquet_file.MOST_COLUMNS", 2)
-    with pytest.raises(InputError, match="at most 2"):
-        read_table(write(pa.table({"a": [1], "b": [2], "label": [3]})))
-
-
-def test_damaged_files_are_refused(write):
-    whole = write(COLUMNS).read_bytes()
-    path = write(COLUMNS)
-    random = np.random.default_rng(3)
-    for trial in range(60):
-        data = bytearray(whole)
-        if trial % 3 == 0:
-            del data[int(random.integers(4, len(data))) :]
-        else:
-            data[int(random.integers(4, len(data)))] ^= 1 << int(random.integers(8))
-        path.write_bytes(data)
-        try:
-            read_table(path)
-        except InputError as error:
-            assert "private" not in str(error)  # noqa: PT017
 
 
 def test_names_occur_once_and_records_exist(write):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data import Sets, checked_groups, load_scores, number_sets, score_table
+from jaxaudit.data import checked_groups, load_scores, score_table
 from jaxaudit.errors import InputError
 
 SIZE = 40
@@ -131,29 +131,6 @@ def test_codes_of_missing_scores_are_refused(code: float):
     # Within the others' range, or of few different numbers, it is a number.
     score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, 2e4 * (np.arange(SIZE) - 20.0))}))
     score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, np.arange(SIZE) % 3.0)}))
-
-
-@pytest.mark.parametrize(("most", "width"), [(99.0, 40.0), (-99.0, 40.0), (999.0, 300.0)])
-def test_scores_that_are_cut_at_99_are_no_codes(most: float, width: float):
-    """Confidences up to 99, log-odds within -99 and 99, perplexities up to 999: the next score is near."""
-    wide = most - np.sign(most) * width * np.abs(np.random.default_rng(5).normal(size=SIZE))
-    wide[[3, 8, 13]] = most
-    values = score_table(columns(**{"target.score": wide})).of("target")[0].scores["score"]
-    assert (values == most).sum() == 3
-    beyond = np.abs(wide)
-    beyond[[3, 8]] = -99
-    with pytest.raises(InputError, match="has records of -99, far from all others"):
-        score_table(columns(**{"target.score": beyond}))
-
-
-def test_names_that_only_look_like_numbers_are_no_rounded_numbers():
-    values = np.array(["12345e67", "12345e68", "ab"])
-    assert checked_groups(values, "set").tolist() == values.tolist()
-
-
-def test_groups_of_dealt_sets_are_as_strict():
-    with pytest.raises(InputError):
-        number_sets(Sets(query=np.array(["a", "nan"]), holdout=np.array(["b", "c"])))
 
 
 # Columns of other lengths

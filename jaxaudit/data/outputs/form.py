@@ -209,14 +209,8 @@ def order_of_rows(
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """The order in which to take a file's rows so that they follow the records of the set, and notes for the user.
 
-    The order is None if rows are taken as they come: if the file does not name its records, or the names of the set's
-    records are not known.
-
-    Args:
-        names: the names of records in the file, row by row; None if there are none.
-        where: the place of these names in the file, for messages.
-        expected: the set.
-        source: the name of the file, for messages.
+    None if rows are taken as they come: if the file does not name its records, or the names of the set's records are
+    not known. `where` is the place of the names in the file, for messages.
 
     Raises:
         InputError: the names of the set's records are known, and the file has others.

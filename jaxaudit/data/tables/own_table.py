@@ -308,7 +308,7 @@ def as_categories(cells: ColumnCells) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def _identifiers(text: TextTable, others: Sequence[str]) -> list[str]:
-    """A note on each input, but for `others`, in which most texts, or all whole numbers, differ, so that they may identify records."""
+    """A note on each input, but for `others`, in which most texts or all whole numbers differ: they may be names."""
     notes = list[str]()
     for name, cells in zip(text.header, text.columns, strict=True):
         distinct = len(cells.unique()) if name not in others and text.rows > _SUSPECT_ROWS else 0

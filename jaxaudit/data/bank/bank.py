@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt32
 
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, description_json, read_description
-from jaxaudit.data.bank.outputs import FOLDER, WHOLE, open_outputs, outputs_path
+from jaxaudit.data.bank.outputs import FOLDER, WHOLE, outputs_path, read_model
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import number_sets
@@ -101,7 +101,7 @@ class Bank:
             InputError: there is no such file; it is a link, damaged or cut short; or its numbers have another shape,
                 are NaN, or are not of the kind that `bank.json` declares.
         """
-        return open_outputs(self.directory, model, self.description)()
+        return read_model(self.directory, model, self.description)
 
 
 def load_bank(path: str | Path) -> Bank:

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,22 +28,16 @@ def outputs_path(directory: Path, model: int) -> Path:
     return directory / FOLDER / f"{model:05}.npy"
 
 
-def open_outputs(directory: Path, model: int, description: Description) -> Callable[[], np.ndarray]:
-    """A function that reads and checks the outputs of a model, `[n, views, values]` and read-only; `log_odds` have one
-    value. Only the file's header is read before it is called.
-    """
+def read_model(directory: Path, model: int, description: Description) -> np.ndarray:
+    """The outputs of a model, checked, `[n, views, values]` and read-only; `log_odds` have one value."""
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
     rows, source = (slice(model, model + 1), WHOLE) if whole else (slice(None), path.name)
     _refuse_form(stored.dtype, stored.shape, description, source, (description.models,) if whole else ())
     refuse_larger(f"{source}, of one model", math.prod(description.shape) * stored.dtype.itemsize, MAX_BYTES)
-
-    def read() -> np.ndarray:
-        values = stored[rows]
-        values.flags.writeable = False
-        return checked(values[0] if whole else values, description, source)
-
-    return read
+    values = stored[rows]
+    values.flags.writeable = False
+    return checked(values[0] if whole else values, description, source)
 
 
 def load_into(path: Path | OutputsPlace, description: Description, of: str | None = None) -> np.ndarray:

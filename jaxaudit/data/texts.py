@@ -221,8 +221,8 @@ class Texts(NamedTuple):
         values = list[str | int]()
         for row, cell in enumerate(cells, 1):
             value = None
-            with suppress(msgspec.MsgspecError, RecursionError, ValueError, TypeError):
-                value = _NAME.decode(cell)
+            with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+                value = None if cell is None else _NAME.decode(cell)
             if value is None or len(str(value)) > LONGEST_NAME:
                 raise InputError(
                     f"{self.source}: record {row} has no {name!r}, as others have, or it is neither an integer nor a "

@@ -144,7 +144,9 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
     shared = {name: value for name, value in settings[0].items() if name not in OWN and value is not None}
     shared = {name: shared[name] for name in sorted(shared) if all(of.get(name) == shared[name] for of in settings)}
     words = ", ".join(f"{name}={value}" for name, value in shared.items()) or "no settings are known"
-    recipe = f"{tool}: {words}"[:LONGEST_RECIPE]
+    epochs = sorted({int(file.stem) for file in files_of_outputs if _NUMBERED.fullmatch(file.name)})
+    until = f", outputs after epoch {', '.join(map(str, epochs))}" if epochs else ""
+    recipe = f"{tool}: {words}{until}"[:LONGEST_RECIPE]
     return Foreign(tool, classes, views, labels_array, membership, readers, recipe)
 
 

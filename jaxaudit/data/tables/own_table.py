@@ -307,11 +307,11 @@ def as_categories(cells: ColumnCells) -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(categories), rank[cells.codes]
 
 
-def _identifiers(text: TextTable, others: Sequence[str]) -> list[str]:
-    """A note on each input, but for `others`, in which most texts or all whole numbers differ: they may be names."""
+def _identifiers(text: TextTable, left_alone: Sequence[str]) -> list[str]:
+    """A note on each input, but for `left_alone`, in which most texts or all whole numbers differ: they may be names."""
     notes = list[str]()
     for name, cells in zip(text.header, text.columns, strict=True):
-        distinct = len(cells.unique()) if name not in others and text.rows > _SUSPECT_ROWS else 0
+        distinct = len(cells.unique()) if name not in left_alone and text.rows > _SUSPECT_ROWS else 0
         numbers = float_cells(cells, text.decimal) if 2 * distinct > text.rows else None
         all_whole = numbers is not None and distinct == text.rows and bool((numbers == np.rint(numbers)).all())
         if all_whole or (numbers is None and 2 * distinct > text.rows):

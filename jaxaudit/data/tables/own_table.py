@@ -308,7 +308,7 @@ def as_categories(cells: ColumnCells) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def _identifiers(text: TextTable, left_alone: Sequence[str]) -> list[str]:
-    """A note on each input, but for `left_alone`, in which most texts or all whole numbers differ: they may be names."""
+    """A note on each input, but for `left_alone`, in which most texts or all whole numbers differ: perhaps names."""
     notes = list[str]()
     for name, cells in zip(text.header, text.columns, strict=True):
         distinct = len(cells.unique()) if name not in left_alone and text.rows > _SUSPECT_ROWS else 0

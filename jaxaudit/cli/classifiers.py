@@ -190,18 +190,17 @@ def read_table_options(options: TableData) -> "Table":
 
 def summarise_table(table: "Table | Examples", *, columns: bool) -> None:
     """Prints a summary of the table on stderr; with `columns`, one line per column with its kind."""
-    from jaxaudit.data import Examples, describe_table
+    from jaxaudit.data import Examples
 
     if isinstance(table, Examples):
         say(f"{table.name}: {len(table):,} texts of up to {table.inputs.shape[1]:,} tokens")
         return
     say(f"{table.name}: {len(table):,} records, {len(table.columns)} columns, {len(table.class_names)} classes")
     if columns:
-        summaries = describe_table(table)
-        for summary in summaries[:COLUMNS_SHOWN]:
-            say(f"  {summary}")
-        if len(summaries) > COLUMNS_SHOWN:
-            say(f"  and {len(summaries) - COLUMNS_SHOWN} more columns")
+        for column in table.columns[:COLUMNS_SHOWN]:
+            say(f"  {column.name}: {f'categories, {len(column.categories)}' if column.categories else 'numbers'}")
+        if len(table.columns) > COLUMNS_SHOWN:
+            say(f"  and {len(table.columns) - COLUMNS_SHOWN} more columns")
     for note in table.notes:
         say(f"  note: {note}")
 

@@ -1,7 +1,7 @@
 """Runs every command: checks, resumable work, models per batch, provenance, saving, report, exit status.
 
 All errors of a command line are reported at once, before anything heavy is imported or any data are read; only names
-that must be paths are checked then, not whether a data set such as `mnist` or `tfds:mnist` exists. A command reads its
+that must be paths are checked then, not whether a data set such as `mnist` exists. A command reads its
 options and data in `prepare`, which returns either a `Summary` to print, or a `Job`: long work that gives a result, or
 a `Summary` for a command that trains and writes its own directory.
 """
@@ -270,7 +270,7 @@ def _check_data(option: str, name: str) -> None:
     for path in (source, *([] if not folder else [os.path.join(folder, source)])):
         if source and _mode(path) is not None:
             return _check_path(option, path)
-    is_set = source.startswith("tfds:") or (SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source))
+    is_set = SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source)
     if source.strip() and not is_set:
         raise InputError(_missing(option, source, f" here or in {folder}" if folder else ""))
 

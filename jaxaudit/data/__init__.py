@@ -8,26 +8,14 @@ preprocessing are here, too. `formats/`: a kind of file each; `sets/`: sets know
 Datasets; `tables/`: records of people; `outputs/`: what a target said; `weights.py`: arrays by name; `bank/`:
 shadow models that anybody trained; `scores/`: a number a record and model. All of it runs on the host, with NumPy and
 without JAX.
+
+`__init__.pyi` lists what other rooms may use; of that, `__all__` has what users need, which the site documents.
 """
 
-from jaxaudit.data.examples import Examples, concatenate
-from jaxaudit.data.files import load_path
-from jaxaudit.data.images import is_image, prepare_images
-from jaxaudit.data.pairs import align_classes, align_dealt, align_target_data
-from jaxaudit.data.resolve import load, load_table, load_tfds
-from jaxaudit.data.sets.embedded import digits, printed_digits
-from jaxaudit.data.tables.table import (
-    MISSING,
-    Column,
-    Table,
-    candidate_indices,
-    category_counts,
-    describe_table,
-    duplicates,
-    join_tables,
-    one_hot,
-    ordinal,
-)
+# pyright: reportUnsupportedDunderAll=false
+import lazy_loader
+
+__getattr__, __dir__, _ = lazy_loader.attach_stub(__name__, __file__)
 
 __all__ = [
     "MISSING",
@@ -40,7 +28,6 @@ __all__ = [
     "candidate_indices",
     "category_counts",
     "concatenate",
-    "describe_table",
     "digits",
     "duplicates",
     "is_image",
@@ -48,7 +35,6 @@ __all__ = [
     "load",
     "load_path",
     "load_table",
-    "load_tfds",
     "one_hot",
     "ordinal",
     "prepare_images",

@@ -52,25 +52,27 @@ class Examples:
 
     def __post_init__(self) -> None:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)
-        if len(inputs) == 0:
-            raise InputError(f"{self.name}: there are no records; an audit needs at least one. Is the file empty?")
-        if labels.shape != (len(inputs),) or not np.issubdtype(labels.dtype, np.integer):
-            raise InputError(
-                f"{self.name}: {len(inputs)} inputs but {labels.dtype} labels of shape {labels.shape}; give one "
-                "integer label for each input, in the same order."
-            )
-        outside = np.flatnonzero((labels < 0) | (labels >= len(self.class_names)))
-        if len(outside):
-            raise InputError(
-                f"{self.name}: {len(outside)} labels are outside the {len(self.class_names)} classes (first: record "
-                f"{outside[0]} has label {int(labels[outside[0]])}); labels start at 0."
-            )
-        if np.issubdtype(inputs.dtype, np.floating) and not np.isfinite(inputs).all():
-            bad = int((~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)).sum())
-            raise InputError(f"{self.name}: {bad} records contain NaN or infinite values; clean or drop them first.")
-        if len(set(self.class_names)) < len(self.class_names):
-            twice = next(name for name in self.class_names if self.class_names.count(name) > 1)
-            raise InputError(f"{self.name}: the class name {twice!r} occurs twice; give every class its own name.")
+        outside = labels[(labels < 0) | (labels >= len(self.class_names))] if labels.dtype.kind in "iu" else labels
+        finite = not np.issubdtype(inputs.dtype, np.floating) or bool(np.isfinite(inputs).all())
+        for trouble, wrong in (
+            ("there are no records; an audit needs at least one. Is the file empty?", len(inputs) == 0),
+            (
+                f"{len(inputs)} inputs but {labels.dtype} labels of shape {labels.shape}; give one integer label for "
+                "each input, in the same order.",
+                labels.shape != (len(inputs),) or labels.dtype.kind not in "iu",
+            ),
+            (
+                f"{len(outside)} labels are outside the {len(self.class_names)} classes; labels start at 0.",
+                len(outside) > 0,
+            ),
+            ("records contain NaN or infinite values; clean or drop them first.", not finite),
+            (
+                "two classes have one name; give every class its own name.",
+                len(set(self.class_names)) < len(self.class_names),
+            ),
+        ):
+            if wrong:
+                raise InputError(f"{self.name}: {trouble}")
         if self.groups is not None:
             groups = np.asarray(self.groups)
             if groups.shape != labels.shape:
@@ -158,6 +160,11 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         groups=_groups_of_all(parts),
     )
+
+
+def joined(parts: Sequence[Examples], name: str) -> Examples:
+    """The records of `parts` one after another; one part keeps the titles of its columns."""
+    return parts[0].take(slice(None), name) if len(parts) == 1 else concatenate(parts, name)
 
 
 def _groups_of_all(parts: Sequence[Examples]) -> Int[np.ndarray, " n"] | None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, joined
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
-from jaxaudit.data.images import IDX_NAME, join_images, load_image_folders, read_idx, read_idx_folder
+from jaxaudit.data.images import IDX_NAME, load_image_folders, read_idx, read_idx_folder
 from jaxaudit.data.labels import encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists, expanded
@@ -17,11 +17,6 @@ from jaxaudit.errors import InputError
 
 TABLES = (".csv", ".parquet")
 KINDS = (".npz", *TABLES)
-OF_MATLAB = (
-    "python -c \"import numpy, scipy.io; m = scipy.io.loadmat('FILE.mat'); numpy.savez('FILE.npz', "
-    "x=m['X'].transpose(3, 0, 1, 2), y=m['y'] % 10)\""
-)
-"""A line that writes SVHN's images and labels, in which 10 is the digit 0."""
 
 
 def load_path(
@@ -70,8 +65,6 @@ def load_path(
     if suffix == ".npz":
         archive = NpzArrays(path)
         return _from_named(archive.names, archive.read, path.name, split, stored)
-    if suffix == ".mat":
-        raise InputError(f"{path}: MATLAB's files are read as .npz; of SVHN's X and y this writes one: {OF_MATLAB}")
     if suffix not in KINDS:
         refuse_pickle(path)
         raise InputError(f"{path}: is of an unknown kind; give {_KNOWN}.")
@@ -106,7 +99,7 @@ def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: boo
         return load_image_folders(path, size, gray)
     chosen = choose_splits(splits, split, path.name)
     parts = [load_image_folders(splits[name], size, gray) for name in chosen]
-    return join_images(parts, path.name, size, gray)
+    return joined(parts, path.name)
 
 
 def _from_idx(folder: Path, split: str, name: str, stored: _Stored) -> Examples:
@@ -115,7 +108,7 @@ def _from_idx(folder: Path, split: str, name: str, stored: _Stored) -> Examples:
     for chosen in choose_splits(splits, split, name):
         file, labels = splits[chosen]
         parts.append(Examples(stored(read_idx(file), file.name), labels, class_names, name))
-    return join_images(parts, name)
+    return joined(parts, name)
 
 
 def _from_named(
@@ -138,7 +131,7 @@ def _from_named(
     codes, class_names = encode_labels(np.concatenate(labels), class_names, f"{source}, labels")
     rows = dict(zip(pairs, np.split(codes, np.cumsum([len(part) for part in labels])[:-1]), strict=True))
     inputs = {s: stored(read(pairs[s].inputs), source) for s in chosen}
-    return join_images([Examples(inputs[s], rows[s], class_names, source) for s in chosen], source)
+    return joined([Examples(inputs[s], rows[s], class_names, source) for s in chosen], source)
 
 
 def refuse_columns(source: str, label: str | None, drop: Sequence[str]) -> None:

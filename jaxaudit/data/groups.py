@@ -7,7 +7,6 @@ import hashlib
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Shaped
@@ -16,12 +15,10 @@ from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, join_groups
-from jaxaudit.data.paths import exists, expanded
+from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError
-
-SUFFIXES = (".npy", ".csv")
 
 
 def groups_by_role(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
@@ -89,7 +86,7 @@ def hash_of_groups(groups: Sets[Int[np.ndarray, " _"]]) -> str:
 def groups_file(text: str) -> Path | None:
     """The file that `--groups` names; None if it is the name of an array or column in the set's own file."""
     path = expanded(text)
-    return path if path.suffix.lower() in SUFFIXES or (exists(path) and path.is_file()) else None
+    return path if path.suffix.lower() == ".npy" else None
 
 
 def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
@@ -106,7 +103,7 @@ def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.formats.parquet_file import has_dealt_groups, read_text_table
 
-        has_groups = has_dealt_groups(read_text_table(path, drop=None, only=lambda name: name == COLUMN)[0])
+        has_groups = has_dealt_groups(read_text_table(path, lambda name: name == COLUMN))
     return _in_set(COLUMN, data, None) if has_groups else None
 
 
@@ -116,31 +113,19 @@ def load_groups(
     """One value per record, integers or text.
 
     Args:
-        text: a `.npy`, a `.csv` with a column `group`, or else the name of an array or column in the
-            `.npz`, `.csv` or `.parquet` that `data` names. In a `.npz` with several splits that is the array with the
-            split in its name, as for inputs and labels: `patient_train` is `patient` of `train`.
+        text: a `.npy`, or else the name of an array or column in the `.npz`, `.csv` or `.parquet` that `data` names. In
+            a `.npz` with several splits that is the array with the split in its name, as for inputs and labels:
+            `patient_train` is `patient` of `train`.
         data: the name of the set, as for `load`, which has this number of `records`.
         of: the name of the set in messages.
     """
     path = groups_file(text)
-    values = _in_set(text, data, data_dir) if path is None else _in_file(path)
-    values = checked_groups(flat(values), of)
+    values = checked_groups(flat(_in_set(text, data, data_dir) if path is None else read_npy(path)), of)
     if len(values) != records:
         raise InputError(
             f"the groups of the {of} have {len(values)} values, but it has {records} records; give one each."
         )
     return values
-
-
-def _in_file(path: Path) -> np.ndarray:
-    if path.suffix.lower() == ".npy":
-        return read_npy(path)
-    if path.suffix.lower() != ".csv":
-        raise InputError(
-            f"{path}: groups are read from {' and '.join(SUFFIXES)}, or from an array or column of the set's own .npz, "
-            ".csv or .parquet."
-        )
-    return _of_table(path, COLUMN, "")
 
 
 def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
@@ -149,8 +134,8 @@ def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
     suffix = path.suffix.lower() if path is not None and path.is_file() else None
     if path is None or suffix not in (".npz", *TABLES):
         raise InputError(
-            f"groups {key!r}: there is no such file, and only a .npz has arrays, and a .csv or .parquet columns, to "
-            "name; give a .npy or .csv with one value per record."
+            f"groups {key!r}: is no .npy with one value per record, and the set is no .npz, .csv or .parquet of which "
+            "an array or column could be meant."
         )
     read = partial(_of_archive, NpzArrays(path), key) if suffix == ".npz" else partial(_of_table, path, key)
     if not split:
@@ -164,16 +149,14 @@ def _of_archive(archive: NpzArrays, key: str, split: str) -> np.ndarray:
     for split_name in choose_splits(pairs, split, source):
         alone = len(pairs) == 1 and key in archive.names
         name = key if alone else named_in(archive.names, key, split_name)
-        if name is None:
-            array_words = f"{key!r} of the split {split_name}" if split_name else repr(key)
+        # A slice with another number of values would belong to other records.
+        records = archive.header(pairs[split_name].labels).shape[:1]
+        if name is None or archive.header(name).shape[:1] != records:
             raise InputError(
-                f"groups {key!r}: there is no such file, and {source} has no array {array_words} (arrays: "
+                f"groups {key!r}: is no .npy, and {source} has no array of that name with a value for each "
+                f"record{f' of the split {split_name}' if split_name else ''} (arrays: "
                 f"{', '.join(map(repr, archive.names[:10]))}); is the name right?"
             )
-        shape, records = archive.header(name).shape, archive.header(pairs[split_name].labels).shape[:1]
-        # A slice with another number of values would belong to other records.
-        if shape[:1] != records:
-            raise InputError(f"groups {name!r}: has shape {shape} for {sum(records)} records; give one value each.")
         parts.append(archive.read(name))
     return np.concatenate(parts)
 
@@ -182,25 +165,12 @@ def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     """The values of all records of a table with named columns, which has one split."""
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.parquet_file import read_text_table
-
-    # The index of pandas may hold the groups, and other columns may be of any type.
-    table, _ = read_text_table(path, drop=None)
-    names = table.header
-    if names.count(key) != 1:
-        trouble = "several columns" if key in names else "no column"
-        raise InputError(
-            f"groups {key!r}: {path.name} has {trouble} of that name; is the name right? A file of groups alone has a "
-            f"header line with {COLUMN!r}."
-        )
-    choose_splits([""], split, path.name)
-    return _texts(table.columns[names.index(key)], path)
-
-
-def _texts(cells: Any, path: Path) -> np.ndarray:
-    """The cells of a column without the blanks around them."""
     from jaxaudit.data.formats.text_table import trimmed
 
-    texts = trimmed(cells).to_pylist()
-    if max(map(len, texts), default=0) > LONGEST:
-        raise InputError(f"{path}: has groups of more than {LONGEST} characters; give short names.")
-    return np.array(texts, str)
+    table = read_text_table(path, lambda name: name == key)
+    names = table.header
+    if names.count(key) != 1:
+        raise InputError(f"groups {key!r}: {path.name} has not one column of that name; is the name right?")
+    choose_splits([""], split, path.name)
+    # No longer than may be refused: the cells of an array are all as wide as the longest.
+    return np.array([text[: LONGEST + 1] for text in trimmed(table.columns[names.index(key)]).to_pylist()], str)

@@ -4,11 +4,10 @@ Known sets are IDX files (MNIST and its kin). The step is the paper's: grayscale
 1], joined into one array.
 """
 
-import ctypes
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxaudit.data.examples import Examples, concatenate
+from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parsing import open_bounded, parsing, quietly
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
@@ -181,23 +180,6 @@ def stack_images(
     return stack[..., 0] if stack.shape[3] == 1 else stack
 
 
-def join_images(
-    parts: Sequence[Examples], name: str, size: tuple[int, int] | None = None, gray: bool = True
-) -> Examples:
-    """The records of `parts` one after another; images that differ from part to part are prepared first."""
-    if len(parts) == 1:
-        return parts[0].take(slice(None), name)
-    differ = len({(part.inputs.shape[1:], part.inputs.dtype) for part in parts}) > 1
-    if differ and size is not None and all(map(is_image, parts)):
-        parts = [prepare_images(part, size, gray) for part in parts]
-        coloured = any(part.inputs.shape[3] == 3 for part in parts)
-        parts = [
-            replace(part, inputs=np.repeat(part.inputs, 3, axis=3)) if coloured and part.inputs.shape[3] == 1 else part
-            for part in parts
-        ]
-    return concatenate(parts, name)
-
-
 def _room(count: int, pixels: np.ndarray, source: str) -> np.ndarray:
     _check_room(count, pixels, source)
     return np.empty((count, *pixels.shape), pixels.dtype)
@@ -211,35 +193,34 @@ def _check_room(count: int, pixels: np.ndarray, source: str) -> None:
 
 
 # Only formats that the suffixes name: Pillow would otherwise start Ghostscript for an EPS file named a.png.
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 COLOURS = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "YCbCr")
 """Modes that have one reading as gray or RGB."""
 MOST_PIXELS = 2**26
 """Of an image; to decode it takes eight bytes for each of them, or more."""
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 
 
 def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bool = True) -> Examples:
     """The images in `root/CLASS/*`, as `[n, h, w]` if all are gray, else as `[n, h, w, 3]`.
 
     Classes are the folders in sorted order, and the images of a class the files in sorted order. Values are `uint8`, or
-    `uint16` of gray images of 16 bits: levels are those of the file (of PGM, in proportion to its largest one). An
-    image is turned as its EXIF tag says. Hidden files and files without an image suffix are skipped. `size` and `gray`
-    are as for `stack_images`.
+    `uint16` of gray images of 16 bits: levels are those of the file. An image is turned as its EXIF tag says. Hidden
+    files are skipped. `size` and `gray` are as for `stack_images`.
 
     Raises:
-        InputError: an image would lose something (colours of 16 bits, CMYK, frames of an animation, transparency), or
-            has values whose scale is unknown; or images have different numbers of bits.
+        InputError: an image would lose something (colours of 16 bits, CMYK, frames of an animation, transparency);
+            images have different numbers of bits; or there is another file.
     """
     folders = [path for path in entries(root) if path.is_dir() and not path.name.startswith(".")]
     files, labels = [], []
     for label, folder in enumerate(folders):
         inside = [path for path in entries(folder) if not path.name.startswith(".")]
         held = [path for path in inside if path.suffix.lower() in SUFFIXES and path.is_file()]
-        if not held or any(path.is_dir() for path in inside):
+        if not held or len(held) < len(inside):
             raise InputError(
-                f"{folder}: contains no images ({', '.join(sorted(SUFFIXES))}), or a folder; every folder in "
-                f"{root.name} must be a class and contain its images directly."
+                f"{folder}: contains no images ({', '.join(sorted(SUFFIXES))}), or something else beside them; every "
+                f"folder in {root.name} must be a class and contain its images directly, and nothing else."
             )
         files += held
         labels += [label] * len(held)
@@ -263,12 +244,9 @@ def _refuse_lossy(image: "Image.Image", path: str) -> None:
     """Refuses an image that Pillow would not give as the file has it."""
     animated = getattr(image, "is_animated", False) and image.format != "MPO"  # a photograph, and a preview of it
     tiles: Any = getattr(image, "tile", ())
-    how = tiles[0].args if tiles else ()
-    how = how if isinstance(how, tuple) else (how,)
-    # Of PNG and TIFF how values are stored, such as RGB;16B; of PPM the largest one.
-    sixteen = image.format in ("PNG", "TIFF") and ";16" in str(how[:1])
-    sixteen |= image.format == "PPM" and max((0, *how[1:2])) > 255
-    gray = image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM"))
+    # How the values of a PNG are stored, such as RGB;16B.
+    sixteen = bool(tiles) and ";16" in str(tiles[0].args)
+    gray = image.mode.startswith("I")
     shows_through = "transparency" in image.info or image.mode[-1] in "Aa"
     if shows_through and image.mode in COLOURS:
         shows_through = bool(np.asarray(image.convert("RGBA"))[..., 3].min(initial=255) < 255)
@@ -290,10 +268,6 @@ def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], sourc
     # Imported here because most runs decode no image.
     from PIL import Image
 
-    if "TIFF" in formats:
-        # Keeps libtiff from printing messages of its own; where it is no separate library, it has no handler.
-        with suppress(AttributeError, OSError):
-            ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler(None)
     with (
         parsing(f"{source}: cannot be read as an image", "is it damaged, or far too large?"),
         Image.open(file, formats=formats) as image,
@@ -332,20 +306,21 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
     Raises:
         InputError: when two files are of one split and kind, or a file of images has no file of labels beside it.
     """
-    files: dict[tuple[str, str], dict[str, Path]] = {}
+    files: dict[str, dict[str, Path]] = {}
+    twice = False
     for path in entries(folder):
         if match := IDX_NAME.fullmatch(path.name):
+            of_split = files.setdefault(match["split"].replace("t10k", "test"), {})
             # A file and its packed copy are one.
-            of_part = files.setdefault((match["split"].replace("t10k", "test"), match["role"]), {})
-            of_part[path.name.removesuffix(".gz")] = path
-    splits = [split for split in ("train", "test") if (split, "images") in files]
-    pairs = [[*files[split, "images"].values(), *files.get((split, "labels"), {}).values()] for split in splits]
-    labels = [read_idx(pair[-1]) for pair in pairs if len(pair) == 2]
-    if not splits or len(labels) < len(splits) or any(part.ndim != 1 for part in labels):
+            same = of_split.setdefault(match["role"], path)
+            twice |= same.name.removesuffix(".gz") != path.name.removesuffix(".gz")
+    pairs = {split: files[split] for split in ("train", "test") if "images" in files.get(split, {})}
+    labels = [read_idx(pair["labels"]) for pair in pairs.values() if "labels" in pair]
+    if twice or not pairs or len(labels) < len(pairs) or any(part.ndim != 1 for part in labels):
         raise InputError(
             f"{folder}: keep one file of images and one of labels, a label an image, for training and test each, such "
             "as train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz."
         )
     codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
     parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
-    return {split: (pair[0], part) for split, pair, part in zip(splits, pairs, parts, strict=True)}, names
+    return {split: (pairs[split]["images"], part) for split, part in zip(pairs, parts, strict=True)}, names

@@ -63,44 +63,36 @@ def encode_labels(
     (array([1, 0, 2], dtype=int32), ('1', '2', '3'))
     """
     values = flat(np.asarray(labels))
-    if values.size == 0:
-        raise InputError(f"{source}: there are no labels. Is the file empty?")
-    if longer_than(values, LONGEST_NAME):
-        raise InputError(f"{source}: labels are texts of more than {LONGEST_NAME} characters: no class names.")
-    if values.ndim != 1:
-        raise InputError(
-            f"{source}: labels have shape {np.shape(labels)}; give one label for each record, of one-hot rows "
-            "labels.argmax(axis=1)."
-        )
-    if values.dtype.kind == "U":
-        numbers = _numbers_in_text(values)
-        if numbers is None and class_names is not None:
-            raise InputError(f"{source}: labels are texts, which name their classes; leave the class names out.")
-        if numbers is None:
-            names, codes = np.unique(values, return_inverse=True)
-            return codes.astype(np.int32), tuple(names.tolist())
-        values = numbers
-    if values.dtype.kind not in "buif":
-        raise InputError(f"{source}: labels are of type {values.dtype}; give whole numbers or text.")
-    broken = np.flatnonzero(~np.isfinite(values) | (values != np.rint(values)))
-    if len(broken):
-        raise InputError(
-            f"{source}: labels must be whole numbers or text, but that of record {broken[0]} is not; is this "
-            "column a measurement rather than a class?"
-        )
-    if class_names is not None:
-        outside = np.flatnonzero((values < 0) | (values >= len(class_names)))
-        if len(outside):
+    numbers = _numbers_in_text(values) if values.dtype.kind == "U" and values.ndim == 1 else None
+    is_text = values.dtype.kind == "U" and numbers is None
+    for trouble, wrong in (
+        ("there are no labels; is the file empty", not values.size),
+        (f"labels are texts of more than {LONGEST_NAME} characters, no class names", longer_than(values, LONGEST_NAME)),
+        (f"labels have shape {np.shape(labels)}; give one for each record, labels.argmax(axis=1)", values.ndim != 1),
+        ("labels are texts, which name their classes; leave the class names out", is_text and class_names is not None),
+        (f"labels are of type {values.dtype}; give whole numbers or text", values.dtype.kind not in "Ubuif"),
+    ):
+        if wrong:
+            raise InputError(f"{source}: {trouble}.")
+    if is_text:
+        names, codes = np.unique(values, return_inverse=True)
+        return codes.astype(np.int32), tuple(names.tolist())
+    values = values if numbers is None else numbers
+    # From here on no type overflows.
+    sizes = values.astype(np.float64)
+    least, most = (1 - MOST_CLASSES, MOST_CLASSES - 1) if class_names is None else (0, len(class_names) - 1)
+    for trouble, rows in (
+        ("is no whole number; is this column a measurement rather than a class?", sizes != np.rint(sizes)),
+        (f"is not from {least:,} to {most:,}; is it an identifier?", ~((sizes >= least) & (sizes <= most))),
+    ):
+        if rows.any():
             raise InputError(
-                f"{source}: {len(outside)} labels are outside the {len(class_names)} named classes (first: record "
-                f"{outside[0]}); labels start at 0."
+                f"{source}: labels are whole numbers, from 0 where classes are named, or text, but that of record "
+                f"{np.flatnonzero(rows)[0]} {trouble}"
             )
-        return values.astype(np.int32), tuple(map(str, class_names))
-    if float(values.max()) >= MOST_CLASSES or float(values.min()) <= -MOST_CLASSES:
-        raise InputError(
-            f"{source}: labels are {MOST_CLASSES:,} or more away from 0; they look like identifiers, not classes."
-        )
     codes = values.astype(np.int32)
+    if class_names is not None:
+        return codes, tuple(map(str, class_names))
     if codes.min() == 0:
         return codes, tuple(map(str, range(int(codes.max()) + 1)))
     names, codes = np.unique(codes, return_inverse=True)
@@ -130,7 +122,6 @@ EXACT = 2**53
 SMALLEST_DEALT = 2.0**40
 """The largest number of a deal's groups is smaller once in 8,000 files with one group, and never with several."""
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
-_BELOW = re.compile(r"-(\d{2,}|[2-9])")
 
 
 def are_dealt(values: Shaped[np.ndarray, " n"]) -> bool:
@@ -171,80 +162,47 @@ def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | No
     Messages count records from 1, or by their `rows` in a file, which count from 0.
     """
     values = np.asarray(values)
-    if values.ndim != 1 or values.dtype.kind not in "iuU":
+    if values.ndim != 1 or values.dtype.kind not in "iuU" or longer_than(values, LONGEST):
         raise InputError(
-            f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer or text per record."
+            f"the groups of the {of} are {values.dtype} of shape {values.shape}; give one integer, or text of up to "
+            f"{LONGEST} characters, per record."
         )
-    if longer_than(values, LONGEST):
-        raise _too_long(of)
     if values.dtype.kind == "U":
         words = np.char.lower(np.char.strip(values))
-        _refuse_without((np.arange(len(words)) if rows is None else rows)[np.isin(words, MISSING)], of)
-        _refuse_rounded(words, of)
+        without = (np.arange(len(words)) if rows is None else rows)[np.isin(words, MISSING)]
+        if len(without):
+            listed = ", ".join(map(str, without[:5] + 1)) + (", ..." if len(without) > 5 else "")
+            raise InputError(
+                f"{len(without)} records of the {of} have no group (empty, null, NaN, unknown, a dash or the like; "
+                f"rows {listed}); give each a group of its own, or leave them out. If it is a group, give it another "
+                "name."
+            )
         _refuse_alike(words, of)
-    _refuse_without_code(values, of)
     return values
 
 
 def group_values(values: Any, rows: Int[np.ndarray, " some"], of: str) -> Shaped[np.ndarray, " some"]:
-    """The groups of these rows, integers or short texts, from a column of any origin, such as JSON or a data frame.
-
-    Whole numbers keep all digits: floats that may have lost some are refused, as are records without a group.
-    """
+    """The groups of these rows, integers or short texts, from a column of any origin, such as JSON or a data frame."""
     array = values if isinstance(values, np.ndarray) else getattr(values, "values", values)
     if isinstance(array, np.ndarray) and array.dtype.kind in "iuU":
         return checked_groups(array[rows], of, rows)
     cells = list(array)
-    if max((len(cell) for cell in cells if isinstance(cell, str)), default=0) > LONGEST:
-        raise _too_long(of)
-    numbers = [cells[row] for row in rows.tolist() if isinstance(cells[row], float | np.floating)]
-    if any(number != np.floor(number) for number in numbers if np.isfinite(number)):
-        raise InputError(f"the groups of the {of} are fractions; give one integer or text per record.")
-    # Whatever stands for no value, such as None or pandas' NA, is such a text, too.
-    texts = {row: str(cells[row]) for row in rows.tolist()}
-    if {text for row, text in texts.items() if isinstance(cells[row], str)} & {
-        text for row, text in texts.items() if not isinstance(cells[row], str)
-    }:
-        raise InputError(f"the groups of the {of} are numbers and texts that look alike, as 1 and '1'; give one kind.")
-    return checked_groups(np.array([*texts.values()], str), of, rows)
-
-
-def _refuse_without(rows: Int[np.ndarray, " some"], of: str) -> None:
-    """Refuses records without a group: together they would be one."""
-    if len(rows):
-        listed = ", ".join(map(str, rows[:5] + 1)) + (", ..." if len(rows) > 5 else "")
-        raise InputError(
-            f"{len(rows)} records of the {of} have no group (empty, null, NaN, unknown, a dash or the like; rows "
-            f"{listed}); give each a group of its own, or leave them out. If it is a group, give it another name."
-        )
-
-
-def _refuse_without_code(values: np.ndarray, of: str) -> None:
-    """Refuses -1 beside numbers from 0: pandas' codes and clusterings have it for records without a group.
-
-    Beside -2, or as one of the two groups -1 and 1, it is a number like any other.
-    """
-    distinct, counts = np.unique(values, return_counts=True)
-    plain = list(map(_plain, distinct.astype(str).tolist()))
-    coded = sum(count for word, count in zip(plain, counts.tolist(), strict=True) if word == "-1")
-    if coded < 2 or {*plain} <= {"-1", "1"} or any(map(_BELOW.fullmatch, plain)):
-        return
-    raise InputError(
-        f"the groups of the {of} have {coded} records of group -1, as pandas and clusterings number records "
-        "without a group; give each a group of its own, or leave them out. If it is a group, give it another number."
-    )
-
-
-def _refuse_rounded(words: np.ndarray, of: str) -> None:
-    """Refuses numbers that were floats: from 2**53 on, different numbers may have become the same."""
-    numbers = words.tolist() if all(map(_FLOAT.fullmatch, words.tolist())) else []
-    if any("e" in word or ("." in word and abs(float(word)) >= EXACT) for word in numbers):
-        raise _rounded(of)
+    # Whatever stands for no value, such as None or pandas' NA, is a text that counts as missing.
+    texts = [str(cells[row])[: LONGEST + 1] for row in rows.tolist()]
+    return checked_groups(np.array(texts, str), of, rows)
 
 
 def _refuse_alike(words: Shaped[np.ndarray, " n"], of: str) -> None:
-    """Refuses groups that are one to a reader and two to a computer: 7, 007 and 7.0, or texts apart in their blanks."""
+    """Refuses numbers that were floats, whose last digits may be lost, and groups that are one to a reader and two to a
+    computer: 7 and 007, or texts apart in their blanks.
+    """
     distinct = np.unique(words).tolist()
+    numbers = distinct if all(map(_FLOAT.fullmatch, distinct)) else []
+    if any("e" in word or ("." in word and abs(float(word)) >= EXACT) for word in numbers):
+        raise InputError(
+            f"the groups of the {of} are floating-point numbers of 2**53 or more, or with an exponent, such as "
+            "1.23E+11, so several groups may have been rounded to one; write them as integers, or with a letter."
+        )
     plain = {_plain(word) for word in distinct}
     if len(plain) < len(distinct):
         raise InputError(
@@ -259,14 +217,3 @@ def _plain(word: str) -> str:
     text = " ".join(unicodedata.normalize("NFC", word).split())
     number = re.fullmatch(r"\+?(-?)0*(\d+?)(?:\.0*)?", text)
     return number[1] + number[2] if number else text
-
-
-def _rounded(of: str) -> InputError:
-    return InputError(
-        f"the groups of the {of} are floating-point numbers of 2**53 or more, or large numbers with few digits, such "
-        "as 1.23E+11, so several groups may have been rounded to one; write them as integers, or with a letter."
-    )
-
-
-def _too_long(of: str) -> InputError:
-    return InputError(f"the groups of the {of} are texts of more than {LONGEST} characters; give short names.")

@@ -39,23 +39,15 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     """
     other = _with_columns_of(query, other)
     own_names, other_names = _with_records(query), _with_records(other)
-    missing = [name for name in query.class_names if name in own_names - other_names]
-    unshared = [name for name in other.class_names if name in other_names - own_names]
-    if any(name not in other.class_names for name in missing):
-        also = f" and only {other.name} has {_some(unshared)}" if unshared else ""
+    troubles = [
+        f"only {examples.name} has records of class {_some(name for name in examples.class_names if name in names)}"
+        for examples, names in ((query, own_names - other_names), (other, other_names - own_names))
+        if names
+    ]
+    if troubles:
         raise InputError(
-            f"the classes of {query.name} and {other.name} differ: only {query.name} has {_some(missing)}{also}; use "
-            "the same class names in both (folder names, text labels, or an array class_names in the .npz)."
-        )
-    if missing:
-        raise InputError(
-            f"{other.name} has no record of class {_some(missing)}, which {query.name} has: its confidence cannot be "
-            "calibrated; add records of that class, or leave it out of the query set."
-        )
-    if unshared:
-        raise InputError(
-            f"{other.name} has records of class {_some(unshared)}, but {query.name} has none; leave "
-            "them out of the calibration set."
+            f"the classes of {query.name} and {other.name} differ: {' and '.join(troubles)}. Use the same class names "
+            "in both (folder names, text labels, or an array class_names in the .npz), and records of the same classes."
         )
     return _reordered(query, other)
 
@@ -142,7 +134,6 @@ def align_target_data(query: Examples, other: Examples) -> Examples:
     return replace(other, class_names=query.class_names)
 
 
-SHOWN = 3
 HOLDOUT, MEMBERS = "holdout", "members"
 SAME = 0.5
 """The share of rows from which on outputs on different records are copies, if so many are equal, and all different."""
@@ -227,7 +218,7 @@ def refuse_held(
     """
     shared = find_overlap(other, held)
     if len(shared[0]):
-        raise InputError(f"{_shared(shared, other, held, f'the {of} ', f'the {role} ')}; {MEANING[of]}: {advice}.")
+        raise InputError(f"{_shared(shared, other, held)}, as {of} and {role}; {MEANING[of]}: {advice}.")
 
 
 def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
@@ -261,15 +252,12 @@ def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
     return kept
 
 
-def _shared(
-    shared: tuple[np.ndarray, np.ndarray], query: Examples, calibration: Examples, of: str = "", role: str = ""
-) -> str:
-    """How many records are shared, and the first few by their indices in both sets; never their content."""
-    pairs = zip(*(indices[:SHOWN].tolist() for indices in shared), strict=True)
-    shown = ", ".join(f"{query_row} = {other}" for query_row, other in pairs)
+def _shared(shared: tuple[np.ndarray, np.ndarray], query: Examples, other: Examples) -> str:
+    """How many records are shared, and the first of them by its places; never their content."""
+    first, second = (int(rows[0]) for rows in shared)
     return (
-        f"{len(shared[0])} of the {len(calibration)} records of {of}{calibration.name} also occur in "
-        f"{role}{query.name} (first, record of {query.name} = record of {calibration.name}, numbered from 0: {shown})"
+        f"{len(shared[0])} of the {len(other)} records of {other.name} also occur in {query.name} (the first is record "
+        f"{second} there and {first} here, from 0)"
     )
 
 

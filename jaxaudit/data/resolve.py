@@ -5,24 +5,21 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 import jaxaudit.data.tfds as tfds
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, joined
 from jaxaudit.data.files import load_path, refuse_columns
-from jaxaudit.data.images import join_images
-from jaxaudit.data.paths import entries, exists, expanded
+from jaxaudit.data.paths import entries, exists
 from jaxaudit.data.selection import choose_parts, nearest_names, parse_split, read_slices, split_name
 from jaxaudit.data.sets.embedded import breast_cancer, digits, printed_digits, wine
 from jaxaudit.data.tables.table import Table, join_tables
 from jaxaudit.data.tfds import data_folder, on_disk, read_prepared
 from jaxaudit.errors import InputError, without_folders
 
-_EMBEDDED: dict[str, dict[str, Callable[[], Examples]]] = {
-    "digits": {"train": digits, "all": digits},
-    "printed-digits": {"train": printed_digits, "all": printed_digits},
-}
-"""The sets that come with this package and with scikit-learn, by split."""
-_FORCE_TFDS = "tfds:"
+_EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
+"""The sets that come with this package and with scikit-learn; their one split is `train`."""
+Labelled = TypeVar("Labelled", Examples, Table)
 
 
 def load(
@@ -38,21 +35,17 @@ def load(
 ) -> Examples:
     """The labelled records that `name` names: `NAME_OR_PATH[@SPLIT]`.
 
-    SPLIT is a split or a slice of one, several joined by `+`, as in TensorFlow Datasets: `test`, `train[:10000]`,
-    `train[:10%]+extra`; `all` is every split. Without it: the only split there is, else `train`.
+    SPLIT is a split or a slice of one, several joined by `+`: `test`, `train[:10000]`, `train[:100]+extra`; `all` is
+    every split. Without it: the only split there is, else `train`.
 
     NAME_OR_PATH is the first of these that fits:
-        1. an embedded set: `digits` (splits `train`, all of it, and its random halves `shared` and `kept`),
-           `printed-digits` (one split, `train`);
+        1. an embedded set: `digits`, `printed-digits` (one split, `train`);
         2. a file or folder that exists (see `load_path`), also the folder of a version of a prepared TFDS set;
         3. a file or folder of that name in the data directory (`data_dir`, else `$JAXAUDIT_DATA`): with the
            four IDX files in `$JAXAUDIT_DATA/mnist`, `mnist` needs neither TensorFlow nor a network;
         4. a TFDS set `name[/config][:version]` already prepared in the data directory, `$TFDS_DATA_DIR` or
-           `~/tensorflow_datasets`: read without TensorFlow.
-
-    The prefix `tfds:` (`tfds:mnist`) skips to step 4. TFDS shuffles when it prepares, so `tfds:mnist` holds the
-    records of `mnist` in another, fixed order. One-channel TFDS images have the shape `[n, height, width]`, others
-    `[n, height, width, channels]`.
+           `~/tensorflow_datasets`: read without TensorFlow. One-channel images have the shape `[n, height, width]`,
+           others `[n, height, width, channels]`.
 
     Args:
         image_size: (height, width) to which images of differing sizes are resized, as by `prepare_images`: `float32` in
@@ -73,96 +66,57 @@ def load(
     source, split = tfds.name_and_split(name)
     if split:
         parse_split(split)  # a misprint is found before anything is read
-    if source.startswith(_FORCE_TFDS) or source in _EMBEDDED:
+    path = None if source in _EMBEDDED else on_disk(source, data_dir)
+    prepared = None if source in _EMBEDDED else _prepared(source, path, data_dir)
+    if path is None or prepared is not None:
         refuse_columns(source, label, drop)
-    if source.startswith(_FORCE_TFDS):
-        examples = load_tfds(source.removeprefix(_FORCE_TFDS), split, data_dir, image_size, gray)
-    elif source in _EMBEDDED:
-        splits = _EMBEDDED[source]
-        examples = _select(lambda part: splits[part or "train"](), split, source, image_size, gray, tuple(splits))
+    if source in _EMBEDDED:
+        examples = joined(_pieces(lambda _: _EMBEDDED[source](), split, source, ("train",)), source)
+    elif prepared is not None:
+        examples = read_prepared(prepared, split, source, image_size, gray)
+    elif path is None:
+        raise _unknown(source, data_dir)
     else:
-        read = partial(load_path, size=image_size, gray=gray, label=label, drop=drop, groups=groups, exact=exact)
-        loaded = _from_disk(source, split, data_dir, image_size, gray, read)
-        if loaded is None:
-            refuse_columns(source, label, drop)
-            loaded = load_tfds(source, split, data_dir, image_size, gray)
-        examples = loaded
+        read = partial(load_path, path, size=image_size, gray=gray, label=label, drop=drop, groups=groups, exact=exact)
+        pieces = _pieces(lambda part: read(split=part), split, source) if split else [read()]
+        examples = joined(pieces, source)
     return replace(examples, name=without_folders(name))
 
 
-def load_tfds(
-    source: str,
-    split: str,
-    data_dir: Path | None,
-    image_size: tuple[int, int] | None = None,
-    gray: bool = True,
-) -> Examples:
-    """The prepared TFDS set `source` (`name[/config][:version]`): step 4 of `load`.
-
-    `split`, `data_dir`, `image_size` and `gray` are as for `load`.
-
-    Raises:
-        InputError: no such set is known, or it is not prepared.
-    """
-    set_name = tfds.parse_set_name(source)
-    folders = tfds.set_folders(data_dir)
-    prepared = tfds.find_prepared(set_name, folders) if set_name else None
-    if prepared is None:
-        if set_name is None or set_name.base not in tfds.known_names():
-            raise InputError(_unknown(source, data_dir))
-        tfds.refuse_unprepared(source, set_name, data_dir)
-    return read_prepared(prepared, split, source, image_size, gray)
-
-
-def _from_disk(
-    source: str,
-    split: str,
-    data_dir: Path | None,
-    image_size: tuple[int, int] | None,
-    gray: bool,
-    read: Callable[..., Examples],
-) -> Examples | None:
-    """The file or folder `source`, here or in the data directory, as `read` gives it; None if TFDS must be tried."""
-    path, folder = tfds.on_disk(source, data_dir), tfds.data_folder(data_dir)
+def _prepared(source: str, path: Path | None, data_dir: Path | None) -> Path | None:
+    """The folder of the prepared TFDS set that a name means; None if it means the file or folder at `path`, or none."""
+    name, folder = tfds.parse_set_name(source), data_folder(data_dir)
     if path is None:
-        return None
+        return tfds.find_prepared(name, tfds.set_folders(data_dir)) if name else None
     if tfds.is_prepared_folder(path):
-        return read_prepared(path, split, source, image_size, gray)
-    set_name = tfds.parse_set_name(source)
-    in_data_folder = path != expanded(source)
-    if set_name is not None and folder is not None and in_data_folder and path.is_dir():
-        # TFDS leaves a prepared set here, or an empty folder after a failure.
-        content = [child for child in entries(path) if not child.name.startswith(".")]
-        has_files = any(child.is_file() for child in content)
-        if not content or (not has_files and tfds.find_prepared(set_name, (folder,))):
-            return None
-    return _select(lambda part: read(path, split=part), split, source, image_size, gray)
+        return path
+    # TFDS leaves a set in the data directory, under the name of the set.
+    is_set = name is not None and folder is not None and path == folder / source and path.is_dir()
+    has_files = is_set and any(child.is_file() for child in entries(path) if not child.name.startswith("."))
+    return tfds.find_prepared(name, (folder,)) if name and folder and is_set and not has_files else None
 
 
-def _select(
-    read: Callable[[str], Examples],
-    split: str,
-    name: str,
-    image_size: tuple[int, int] | None,
-    gray: bool,
-    available: tuple[str, ...] = (),
-) -> Examples:
-    """The parts that `split` names; `read` returns a whole split by its name, and chooses one for ""."""
-    if not split:
-        return read("")
+def _pieces(read: Callable[[str], Labelled], split: str, name: str, available: tuple[str, ...] = ()) -> list[Labelled]:
+    """The parts that `split` names; `read` returns a whole split by its name."""
     parts = choose_parts(split, available, name) if available else parse_split(split)
-    pieces = [whole.take(rows) for whole, rows in read_slices(parts, read, name)]
-    return join_images(pieces, name, image_size, gray)
+    return [whole.take(rows) for whole, rows in read_slices(parts, read, name)]
 
 
-def _unknown(source: str, data_dir: Path | None) -> str:
-    folder = tfds.data_folder(data_dir)
+def _unknown(source: str, data_dir: Path | None) -> InputError:
+    name, folder = tfds.parse_set_name(source), data_folder(data_dir)
+    if name is not None and name.base in tfds.known_names():
+        return InputError(
+            f"{source} is not prepared here, and nothing is downloaded here. Where TensorFlow is installed, this "
+            f'prepares it in $TFDS_DATA_DIR: python -c "import tensorflow_datasets as tfds; tfds.builder({source!r}, '
+            "file_format='array_record').download_and_prepare()\". IDX files of such a set may lie in "
+            f"{folder or 'a folder that JAXAUDIT_DATA names'}/{name.base}."
+        )
     places = [place for place in tfds.set_folders(data_dir) if exists(place) and place.is_dir()]
     beside = [child.name for place in places for child in entries(place) if not child.name.startswith(".")]
-    searched = str(folder) if folder else "a data directory (none is set: JAXAUDIT_DATA)"
-    return (
-        f"{source[:100]!r} is not a file or folder here or in {searched}, not an embedded set ({', '.join(_EMBEDDED)}) "
-        f"and not a TensorFlow Datasets name. {nearest_names(source, [*_EMBEDDED, *tfds.known_names(), *beside])}"
+    return InputError(
+        f"{source[:100]!r} is not a file or folder here or in {folder or 'a data directory (JAXAUDIT_DATA)'}, not an "
+        f"embedded set ({', '.join(_EMBEDDED)}) and not a TensorFlow Datasets name. "
+        f"{nearest_names(source, [*_EMBEDDED, *tfds.known_names(), *beside])}"
     )
 
 
@@ -207,23 +161,18 @@ def load_table(
         from jaxaudit.data.tables.own_table import read_own_table
 
         read = partial(read_own_table, _file(source, data_dir), label=label, drop=drop, categorical=categorical)
-        return _select_table({"train": lambda: read().table(categorical)}, split, name_or_path)
-    splits = {"train": _EMBEDDED_TABLES[source]} if source in _EMBEDDED_TABLES else _in_folder(source, data_dir)
-    if label is not None or categorical or drop:
+        splits = {"train": lambda: read().table(categorical)}
+    elif label is not None or categorical or drop:
         raise InputError(f"{source}: is read as it is; `label`, `categorical` and `drop` are for files.")
-    return _select_table(splits, split, name_or_path)
+    else:
+        splits = {"train": _EMBEDDED_TABLES[source]} if source in _EMBEDDED_TABLES else _in_folder(source, data_dir)
+    pieces = _pieces(lambda part: splits[part](), split, name_or_path, tuple(splits))
+    return join_tables(pieces, name_or_path)
 
 
 def table_names() -> tuple[str, ...]:
     """The names of the known tables."""
     return _NAMES
-
-
-def _select_table(splits: Splits, split: str, name: str) -> Table:
-    parts = choose_parts(split, tuple(splits), name)
-    parts_and_rows = read_slices(parts, lambda split_name: splits[split_name](), name)
-    pieces = [whole if rows == slice(0, len(whole)) else whole.take(rows) for whole, rows in parts_and_rows]
-    return join_tables(pieces, name)
 
 
 def _in_folder(source: str, data_dir: Path | None) -> Splits:

@@ -14,8 +14,7 @@ from jaxaudit.data.challenge import Key as ChallengeKey
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.outputs.form import SET, OutputsPlace, refuse_suffix, titles_of
-from jaxaudit.data.paths import exists
+from jaxaudit.data.outputs.form import SET, OutputsPlace, titles_of
 from jaxaudit.errors import InputError
 
 OF_SETS, OF_OUTPUTS = (".npz", *TABLES, ".jsonl"), (".npz", ".npy", *TABLES)
@@ -71,17 +70,14 @@ def model_places(path: Path) -> ModelPlaces:
     """Where a model's outputs are, by the sets that they are on.
 
     Raises:
-        InputError: there is no such file or folder; it has no outputs on a query set, two files of one set, or parts
+        InputError: the file or folder cannot be read; it has no outputs on a query set, two files of one set, or parts
             of other names beside those of sets.
     """
     name = path.resolve().name
-    if not exists(path):
-        raise InputError(f"{path}: there is no such file or folder of a model's outputs; is the path right?")
     if path.is_dir():
         files = _files_by_role(path, OF_OUTPUTS, "a model's outputs on the query set")
         return ModelPlaces(name, files.map(lambda _, file: OutputsPlace(file, model=name)))
-    refuse_suffix(path)
-    suffix, rows = path.suffix.lower(), 0
+    suffix, rows = path.suffix.lower() if path.is_file() else "", 0
     parts: list[str] = []
     if suffix == ".npz":
         parts = NpzArrays(path).names
@@ -119,6 +115,6 @@ def _rows_by_set(path: Path) -> Counter[str]:
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.parquet_file import read_text_table
 
-    table = read_text_table(path, drop=None, only=lambda title: title.strip().lower() == SET)[0]
+    table = read_text_table(path, lambda title: title.strip().lower() == SET)
     place = [title.strip().lower() for title in table.header].index(SET)
     return Counter(cell.strip().lower() for cell in table.columns[place].to_pylist())

@@ -15,13 +15,12 @@ INPUT_NAMES = {"x", "images", "image", "inputs", "input", "data", "features"}
 LABEL_NAMES = {"y", "labels", "label", "targets", "target"}
 CLASS_NAMES = ("class_names", "classes", "label_names")
 # No set has more records than 18 digits can count, and Python rejects numbers of thousands of digits.
-_BOUND = r"\s*(-?\d{1,18}%?)?\s*"
-_PART = re.compile(rf"\s*([\w.\-]+)\s*(?:\[{_BOUND}:{_BOUND}\])?\s*")
-_HOW = "write a split or a slice of one (train, train[:1000], train[1000:2000], train[:10%]), joined by '+'"
+_PART = re.compile(r"([\w.\-]+)(?:\[(\d{0,18}):(\d{0,18})\])?")
+_HOW = "write a split or a slice of one (train, train[:1000], train[1000:2000]), joined by '+'"
 
 
 class SplitSlice(NamedTuple):
-    """One split or a slice of it, with its bounds as written: record numbers, percentages, or empty."""
+    """One split or a slice of it, with its bounds as written: record numbers, or empty."""
 
     split: str
     start: str = ""
@@ -33,12 +32,11 @@ class SplitSlice(NamedTuple):
         Raises:
             InputError: the slice is empty or reaches outside the split.
 
-        >>> SplitSlice("train", "", "10%").span(255, "mnist")
-        range(0, 26)
+        >>> SplitSlice("train", "", "25").span(255, "mnist")
+        range(0, 25)
         """
-        start = _position(self.start, records) if self.start else 0
-        stop = _position(self.stop, records) if self.stop else records
-        if not 0 <= start < stop <= records:
+        start, stop = int(self.start or 0), int(self.stop or records)
+        if not start < stop <= records:
             raise InputError(
                 f"{name}: `{self}` selects none of the {records} records of `{self.split}`, or reaches outside them; "
                 "choose bounds within them, the lower one first."
@@ -47,13 +45,6 @@ class SplitSlice(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.split}[{self.start}:{self.stop}]" if self.start or self.stop else self.split
-
-
-def _position(bound: str, records: int) -> int:
-    """The absolute record number, with a percentage rounded to the closest record as TFDS does."""
-    amount = int(bound.rstrip("%"))
-    shift = round(amount * records / 100) if bound.endswith("%") else amount
-    return records + shift if amount < 0 else shift  # the sign as written: -1% of 25 is the end, not 0
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -67,32 +58,24 @@ def split_name(text: str) -> tuple[str, str]:
     """
     before, at, split = text.rpartition("@")
     name, split = (before, split) if at else (text, "")
-    if not name.strip():
-        raise InputError(f"`{text}` does not name a data set; write NAME or NAME@SPLIT, such as mnist@train[:10000].")
-    if at and not split.strip():
-        raise InputError(f"`{text}` has nothing after the '@'; {_HOW}.")
+    if not name.strip() or (at and not split.strip()):
+        raise InputError(f"`{text}` is not NAME or NAME@SPLIT, such as mnist@train[:10000]; {_HOW}.")
     return name, split
 
 
 def parse_split(text: str) -> tuple[SplitSlice, ...]:
-    """The parts that a SPLIT names, in the order written: the syntax of TensorFlow Datasets.
+    """The parts that a SPLIT names, in the order written.
 
     Raises:
-        InputError: `text` is not in that syntax, or a percentage is over 100.
+        InputError: `text` is not so.
 
-    >>> parse_split("train[:10%]+extra")
-    (SplitSlice(split='train', start='', stop='10%'), SplitSlice(split='extra', start='', stop=''))
+    >>> parse_split("train[:10]+extra")
+    (SplitSlice(split='train', start='', stop='10'), SplitSlice(split='extra', start='', stop=''))
     """
-    parts = []
-    for part_text in text.split("+"):
-        match = _PART.fullmatch(part_text)
-        if match is None:
-            raise InputError(f"`{text}` is not a split; {_HOW}.")
-        parts.append(SplitSlice(*match.groups("")))
-        for bound in parts[-1][1:]:
-            if bound.endswith("%") and abs(int(bound[:-1])) > 100:
-                raise InputError(f"`{text}` contains {bound}; a percentage must be from -100% to 100%.")
-    return tuple(parts)
+    matches = [_PART.fullmatch(part) for part in text.split("+")]
+    if None in matches:
+        raise InputError(f"`{text}` is not a split; {_HOW}.")
+    return tuple(SplitSlice(*match.groups("")) for match in matches if match)
 
 
 def choose_parts(split: str, available: tuple[str, ...], name: str) -> tuple[SplitSlice, ...]:

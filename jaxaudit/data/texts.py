@@ -30,8 +30,6 @@ CHATS = ("messages", "instruction")
 """The forms of which a model's chat template makes a text."""
 AS_MESSAGES = {"instruction": ("context", "system", "history"), "messages": ("system",)}
 """Keys of prompts in other forms, by the one that they stand beside: their texts are written as messages."""
-NOT_RENDERED = ("tools", "functions")
-"""Keys that some trainers write into the text before a chat."""
 ANSWERING = "assistant"
 MOST_MESSAGES, LONGEST_ROLE = 1000, 64
 ADVICE = (
@@ -42,17 +40,6 @@ SHAREGPT = (
     "'conversations' are read as 'messages': line['messages'] = [{'role': {'human': 'user', 'gpt': 'assistant'}.get("
     "turn['from'], turn['from']), 'content': turn['value']} for turn in line.pop('conversations')]"
 )
-
-
-AS_LINES = (
-    'texts are JSON Lines, an object a line; python -c "import json, pathlib; [print(json.dumps(row)) for row in {}]" '
-    "> FILE.jsonl writes them"
-)
-OTHER_FILES = {
-    b"[": AS_LINES.format("json.loads(pathlib.Path('FILE.json').read_bytes())"),
-    b"PAR1": AS_LINES.format("__import__('pyarrow.parquet').parquet.read_table('FILE.parquet').to_pylist()"),
-}
-"""What is said of a JSON array and of Parquet, by the first bytes."""
 
 
 class ShapeError(Exception):
@@ -209,9 +196,6 @@ class Texts(NamedTuple):
         words = "the last message of the assistant is the answer, all before it the prompt"
         if self.unused:
             words += f"; {self.unused:,} messages behind these answers are not used"
-        further_keys = {key for line_object in self.objects() for key in line_object} & {*NOT_RENDERED}
-        if further_keys:
-            words += f"; {', '.join(sorted(further_keys))} are not written into the text"
         return words
 
     def object(self, row: int) -> dict[str, Any]:
@@ -231,22 +215,21 @@ class Texts(NamedTuple):
         """The value of each line at this key, such as its `group`: an integer or a short text. None if no line has
         it.
         """
-        occurrences, values = 0, list[str | int]()
-        for row, line_object in enumerate(self.objects(), 1):
-            occurrences += name in line_object
-            if occurrences not in (0, row):
-                raise InputError(f"{self.source}: only some records have the key {name!r}; give it to all or to none.")
-            if occurrences:
-                value = None
-                with suppress(msgspec.MsgspecError, RecursionError, ValueError):
-                    value = _NAME.decode(line_object[name])
-                if value is None or len(str(value)) > LONGEST_NAME:
-                    raise InputError(
-                        f"{self.source}: record {row}: its {name!r} is neither an integer nor a text of up to "
-                        f"{LONGEST_NAME} characters; give one of these."
-                    )
-                values.append(value)
-        return values if occurrences else None
+        cells = [line_object.get(name) for line_object in self.objects()]
+        if not any(cell is not None for cell in cells):
+            return None
+        values = list[str | int]()
+        for row, cell in enumerate(cells, 1):
+            value = None
+            with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+                value = None if cell is None else _NAME.decode(cell)
+            if value is None or len(str(value)) > LONGEST_NAME:
+                raise InputError(
+                    f"{self.source}: record {row} has no {name!r}, as others have, or it is neither an integer nor a "
+                    f"text of up to {LONGEST_NAME} characters; give all records one of these, or none."
+                )
+            values.append(value)
+        return values
 
 
 def read_texts(path: Path) -> Texts:
@@ -269,9 +252,6 @@ def read_texts(path: Path) -> Texts:
     lines, prompts, answers, form, unused = list[bytes](), list[str](), list[str](), "", 0
     troubles: dict[str, list[int]] = {}
     for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
-        other = next((words for start, words in OTHER_FILES.items() if not lines and line.startswith(start)), None)
-        if other is not None:
-            raise InputError(f"{path}: {other}.")
         if len(lines) == MOST_LINES:
             raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
         record = _record(line, f"{path}: line {number}")
@@ -319,7 +299,10 @@ def _record(line: bytes, where: str) -> TextRecord:
         raise InputError(f"{where} is not UTF-8; save the file in UTF-8.") from error
     except (msgspec.MsgspecError, RecursionError) as error:
         why = "is nested too deeply" if isinstance(error, RecursionError) else "is not one whole JSON object"
-        raise InputError(f"{where} {why}; write JSON Lines: one object a line, with a prompt and an answer.") from error
+        raise InputError(
+            f"{where} {why}; write JSON Lines, one object a line, with a prompt and an answer: with pandas, "
+            "frame.to_json(FILE, orient='records', lines=True)."
+        ) from error
     _refuse_repeated(values, line, where)
     try:
         return shaped_record(values)

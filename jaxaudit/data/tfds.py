@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxaudit.data.cache import cached_arrays
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, joined
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.images import join_images, opened_image, stack_images
+from jaxaudit.data.images import opened_image, stack_images
 from jaxaudit.data.labels import MOST_CLASSES
 from jaxaudit.data.paths import entries, exists, expanded, file_size, open_data, read_small, regular_files
 from jaxaudit.data.selection import choose_parts, split_name
@@ -60,9 +60,7 @@ def on_disk(source: str, data_dir: Path | None) -> Path | None:
 
 
 def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str]:
-    """The path and the split of the set `NAME[@SPLIT]`; an existing path may itself contain an `@`. The path is None if
-    NAME is no file or folder, here or in `data_dir`; the split is empty if none is named.
-    """
+    """The path and the split of the set `NAME[@SPLIT]`, each None or empty if there is none."""
     source, split = name_and_split(name)
     return on_disk(source, data_dir), split
 
@@ -112,16 +110,6 @@ def _versions(path: Path, version: str = "") -> list[Path]:
     version_folders = [child for child in _subfolders(path) if re.fullmatch(r"\d+\.\d+\.\d+", child.name)]
     version_folders = [child for child in version_folders if version in ("", child.name) and is_prepared_folder(child)]
     return sorted(version_folders, key=lambda child: [int(part) for part in child.name.split(".")])
-
-
-def refuse_unprepared(source: str, name: SetName, data_dir: Path | None) -> NoReturn:
-    """Refuses a set that nobody prepared here, with the line that prepares it, or which files are read without it."""
-    raise InputError(
-        f"{source} is not prepared here, and nothing is downloaded here. Where TensorFlow is installed, this prepares "
-        f'it in $TFDS_DATA_DIR: python -c "import tensorflow_datasets as tfds; tfds.builder({source!r}, '
-        "file_format='array_record').download_and_prepare()\". IDX files of such a set may lie in "
-        f"{data_folder(data_dir) or 'a folder that JAXAUDIT_DATA names'}/{name.base}."
-    )
 
 
 def known_names() -> tuple[str, ...]:
@@ -183,7 +171,7 @@ def read_prepared(
 
         arrays = cached_arrays(key, build, dict.fromkeys(("images", "labels"), (len(span),)))
         pieces.append(Examples(arrays["images"], arrays["labels"], stored.class_names, name))
-    return join_images(pieces, name, size, gray)
+    return joined(pieces, name)
 
 
 def _open(folder: Path) -> Any:
@@ -212,18 +200,14 @@ def _fingerprint(folder: Path) -> str:
 
 def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Supervised:
     """Which features hold the image and the class: the supervised keys, else the only image and class."""
-    images = [key for key, kind in kinds.items() if kind == "Image"]
-    labels = [key for key, kind in kinds.items() if kind == "ClassLabel"]
-    if isinstance(supervised_keys, tuple) and len(supervised_keys) == 2:
-        image, label = supervised_keys
-        if image in images and label in labels:
-            return Supervised(image, label)
-    if len(images) == 1 and len(labels) == 1:
-        return Supervised(images[0], labels[0])
-    raise InputError(
-        f"{name} is not an image-classification set: one image and one class label are needed; it has "
-        f"{', '.join(f'{key} ({kind})' for key, kind in sorted(kinds.items())[:20])}."
-    )
+    images, labels = ([key for key, kind in kinds.items() if kind == of] for of in ("Image", "ClassLabel"))
+    keys = supervised_keys if isinstance(supervised_keys, tuple) else (*images, *labels)
+    if len(keys) != 2 or keys[0] not in images or keys[1] not in labels:
+        raise InputError(
+            f"{name} is not an image-classification set: one image and one class label are needed; it has "
+            f"{', '.join(f'{key} ({kind})' for key, kind in sorted(kinds.items())[:20])}."
+        )
+    return Supervised(*keys)
 
 
 def _read_features(folder: Path, supervised_keys: Any, name: str) -> StoredImages:
@@ -303,10 +287,7 @@ def _parsed_records(
 
 
 def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[bytes]:
-    import tensorflow_datasets as tfds
-
-    part = f"{split}[{span.start}:{span.stop}]"
-    instructions = builder.info.splits[part].file_instructions
+    instructions = builder.info.splits[f"{split}[{span.start}:{span.stop}]"].file_instructions
     paths = [Path(instruction.filename) for instruction in instructions]
     if any(os.path.normpath(path.parent) != os.path.normpath(folder) for path in paths):
         raise ValueError("its records are in another folder")
@@ -314,17 +295,22 @@ def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[by
     if len(span) > sum(path.stat().st_size for path in paths):
         raise ValueError(f"its metadata state {len(span)} records, more than its files can contain")
     kind = builder.info.file_format.value
-    if kind == "tfrecord":
-        for path, instruction in zip(paths, instructions, strict=True):
-            yield from _tfrecords(path, instruction.skip, instruction.take)
-        return
-    if kind != "array_record":
+    if kind not in ("tfrecord", "array_record"):
         raise ValueError(f"its records are {kind}, not array_record or tfrecord")
-    source = builder.as_data_source(part, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
-    if len(source) != len(span):
-        raise OSError(f"{len(source)} records where dataset_info.json promises {len(span)}")
-    for start in range(0, len(span), _CHUNK):
-        yield from source.__getitems__(range(start, min(start + _CHUNK, len(span))))
+    for path, instruction in zip(paths, instructions, strict=True):
+        read = _tfrecords if kind == "tfrecord" else _array_records
+        yield from read(path, instruction.skip, instruction.take)
+
+
+def _array_records(path: Path, skip: int, take: int) -> Iterator[bytes]:
+    from array_record.python import array_record_module  # pyright: ignore[reportAttributeAccessIssue]
+
+    reader = array_record_module.ArrayRecordReader(str(path))
+    try:
+        for start in range(skip, skip + take, _CHUNK):
+            yield from reader.read(start, min(start + _CHUNK, skip + take))
+    finally:
+        reader.close()
 
 
 def _tfrecords(path: Path, skip: int, take: int) -> Iterator[bytes]:

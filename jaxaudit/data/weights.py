@@ -1,7 +1,6 @@
 """Reads and writes the weights of a network as named arrays, independently of any module.
 
-They are safetensors. Pickles are never loaded, and sizes are checked before memory is allocated. Of trees of arrays as
-Flax (msgpack) and Orbax save them, the refusal has the line that writes them so.
+They are safetensors. Pickles are never loaded, and sizes are checked before memory is allocated.
 """
 
 import re
@@ -35,15 +34,10 @@ FROM_PYTORCH = (
     "the model's outputs instead: it needs no weights"
 )
 TO_SAFETENSORS = (
-    'Of a PyTorch state, where you trust it: python -c "import torch, safetensors.torch as s; '
-    "s.save_file(torch.load('FILE', weights_only=True), 'FILE.safetensors')\"; then name the PyTorch module (`model`)"
+    "Of a PyTorch state: safetensors.torch.save_file(torch.load(FILE, weights_only=True), NEW), then name the PyTorch "
+    "module (`model`). Of a tree of Flax: safetensors.numpy.save_file(flax.traverse_util.flatten_dict(tree, sep='/'), "
+    "NEW), with NumPy's arrays"
 )
-MSGPACK, TREE = ".msgpack", "_METADATA"
-"""The suffix of a tree that Flax serialised, and the file in which Orbax describes one."""
-TREES = {
-    MSGPACK: "import pathlib; tree = f.msgpack_restore(pathlib.Path('FILE.msgpack').read_bytes())",
-    TREE: "import orbax.checkpoint as o; tree = o.PyTreeCheckpointer().restore('/PATH/OF/FOLDER')",
-}
 SAFETENSORS, WHOLE, INDEX = ".safetensors", "model.safetensors", ".safetensors.index.json"
 LONGEST_INDEX = 64 * 2**20
 _DTYPES = {
@@ -71,14 +65,6 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
             more than `max_bytes`, or a number that is NaN or infinite (with the array's name).
     """
     path = expanded(path)
-    for kind in TREES:
-        if path.suffix.lower() == kind or exists(path / kind):
-            raise InputError(
-                f'{path}: weights are {KINDS}. This writes one of a tree: python -c "import numpy, '
-                f"safetensors.numpy as s; from flax import serialization as f, traverse_util as t; {TREES[kind]}; "
-                "s.save_file({k: numpy.array(v, order='C') for k, v in t.flatten_dict(f.to_state_dict(tree), "
-                "sep='/').items()}, 'FILE.safetensors')\""
-            )
     path = _saved_weights(path) if path.is_dir() else path
     return _finite((_read_sharded if path.name.endswith(INDEX) else _read_file)(path, max_bytes), path)
 
@@ -115,9 +101,8 @@ def _saved_weights(folder: Path) -> Path:
     saved = next((path for path in (folder / WHOLE, folder / f"model{INDEX}") if exists(path)), None)
     if saved is None:
         raise InputError(
-            f"{folder}: has no {WHOLE}, and no index of such files; of Orbax name the folder with {TREE}. "
-            "Other files there may be pickles, which are never loaded; save the model by save_pretrained(folder), "
-            "which writes safetensors."
+            f"{folder}: has no {WHOLE}, and no index of such files. Other files there may be pickles, which are never "
+            f"loaded; save the model by save_pretrained(folder), which writes safetensors. {TO_SAFETENSORS}."
         )
     return saved
 

@@ -156,9 +156,9 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
         (
             [BOTH],
             {**HELD, "holdout": replace(QUERY, name="twin")},
-            "300 of the 300 records of the holdout twin also occur in the query set query .* 0 = 0, 1 = 1, 2 = 2",
+            r"300 of the 300 records of twin also occur in query .*, as holdout and query set",
         ),
-        ([BOTH], {**HELD, "holdout": CALIBRATION}, "holdout calibration also occur in the calibration set"),
+        ([BOTH], {**HELD, "holdout": CALIBRATION}, "records of calibration also occur in calibration"),
     ],
 )
 def test_what_does_not_go_together_is_refused_before_training(targets, options, words, monkeypatch):
@@ -169,7 +169,9 @@ def test_what_does_not_go_together_is_refused_before_training(targets, options, 
 
 def test_no_target_is_trained_on_the_holdout():
     target = SimulatedTarget("t", (Part(HOLDOUT.take(slice(0, 7)), 1.0),))
-    with pytest.raises(InputError, match="7 of the 300 records of the holdout holdout also occur in the target's data"):
+    with pytest.raises(
+        InputError, match=r"7 of the 300 records of holdout also occur in .* as holdout and target's data"
+    ):
         make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT), (target,))
 
 

@@ -319,8 +319,8 @@ def test_members_of_a_group_of_another_set_are_refused_by_their_name() -> None:
                 judge_scores(KEY, score_table(more), by=by)
 
 
-def test_a_group_is_found_in_the_file_by_its_line(tmp_path: Path) -> None:
-    """Records of the reference have no group, cells may have line breaks, and other formats have no lines."""
+def test_a_group_is_found_in_the_file_by_its_first_record(tmp_path: Path) -> None:
+    """Records of the reference have no group."""
     columns = _columns(np.random.default_rng(26), query=2, holdout=20)
     order = np.random.default_rng(27).permutation(len(columns["set"]))
     columns = {name: column[order] for name, column in columns.items()}
@@ -333,16 +333,8 @@ def test_a_group_is_found_in_the_file_by_its_line(tmp_path: Path) -> None:
     header = ",".join(columns)
     lines = [",".join(row.values()) for row in rows]
     (tmp_path / "s.csv").write_text("\n".join([header, *lines, ""]))
-    (tmp_path / "open.csv").write_text("\n".join([header, *lines]))
-    (tmp_path / "blank.csv").write_text("\n".join([header, "", *lines, ""]))
-    broken = [f'{line},"a\nb"' for line in lines]
-    (tmp_path / "broken.csv").write_text("\n".join([f"{header},note", *broken, ""]))
-    files = {"s.csv": 2, "open.csv": 2, "blank.csv": None, "broken.csv": None}
-    for name, first_line in files.items():
-        table = load_scores(tmp_path / name)
-        found: Any = judge_scores(KEY, table, by="group").targets[0]
-        assert found.grouping.first_is == ("record" if first_line is None else "line")
-        assert {group.name: group.first - (first_line or 1) for group in found.groups} == firsts, name
+    found: Any = judge_scores(KEY, load_scores(tmp_path / "s.csv"), by="group").targets[0]
+    assert {group.name: group.first - 1 for group in found.groups} == firsts
 
 
 @pytest.mark.parametrize(("models", "query", "holdout"), [(2, 8, 8), (2, 8, 0), (3, 6, 2), (8, 6, 0)])

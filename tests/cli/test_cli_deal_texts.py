@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[Callable[[], object], Sequence[str], str]] = {
     "a group of some": (
         rewritten(lambda each: each if number(each) else {**each, "author": [SECRET]}),
         ("texts.jsonl", "--groups", "author"),
-        "record 1: its 'author' is neither an integer nor a text",
+        "record 1 has no 'author', as others have, or it is neither",
     ),
     "no file": (lambda: None, ("nothing.jsonl",), "there is no such file"),
 }

@@ -135,7 +135,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(saves: Path):
         ((target, "--unused", "small"), "folder"),
         ((target, "--out", "there.csv"), "--out there.csv already exists"),
         ((target, "--out", "s.txt"), "--out s.txt must be a .csv or a .parquet"),
-        ((target, "--out", "no/s.csv"), "there is no directory no"),
+        ((target, "--out", "no/s.csv"), "no is no directory"),
     ):
         out = () if "--out" in words else ("--out", "s.csv")
         assert SECRET not in refused((*COMMAND, *words, *out), (said,))

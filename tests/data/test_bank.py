@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,8 @@ from support.banks import (
 from support.cli_runs import jaxaudit
 from support.memory import at_most
 
-from jaxaudit.cli.efficacy.run import _outputs_of
-from jaxaudit.cli.read_sets import label_outputs
-from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.bank.description import LARGEST
-from jaxaudit.data.bank.other_tools import _shape, read_labels
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.records import Records
+from jaxaudit.data import load_bank
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.likelihoods import CATEGORICAL
 
 
 def test_a_bank_of_plain_arrays_is_read(tmp_path: Path):
@@ -79,7 +71,7 @@ ARRAYS = {
     "groups unsaid": ("groups", np.arange(QUERY + HOLDOUT)),
     "dropped members": ("dropped", rows()[0]),
 }
-TEXTS = ("", "[]", "{", "[" * 100_000, '{"format": NaN}', '"\\ud800"', " " * (LARGEST + 1))
+TEXTS = ("", "[]", "{", "[" * 100_000, '{"format": NaN}', '"\\ud800"', " " * ((16 << 20) + 1))
 
 
 WRONG = {**DESCRIPTIONS, **ARRAYS, **{text[:9]: text for text in TEXTS}}
@@ -215,26 +207,6 @@ def test_claims_are_bounded_before_anything_is_allocated(tmp_path: Path):
 THIRD, SHADOWS = 100, 20
 
 
-def test_classes_that_the_outputs_of_another_tool_claim_are_not_named(tmp_path: Path):
-    path = tmp_path / "labels.npy"
-    np.save(path, np.zeros(4, int))
-    with pytest.raises(InputError, match=r"of which there are 2 to 1,000,000, as many as outputs .100000000000"):
-        read_labels(path, 4, 10**11)
-
-
-def test_outputs_that_one_label_claims_are_not_made():
-    labels = np.array([0, 10**12])
-    records, name = Records({"a": np.zeros((2, 1))}, labels, "texts"), "texts: labels are 100,000 or more"
-    with pytest.raises(InputError, match=name):
-        _outputs_of(records, CATEGORICAL)
-    named = Examples(np.zeros((2, 1)), np.array([0, 1]), ("0", "999999999999"), "texts")
-    with pytest.raises(InputError, match=name):
-        label_outputs(named, None)
-    # A number that no machine counts to is a name.
-    long = Examples(np.zeros((2, 1)), np.array([0, 1]), ("0", "9" * 5000), "texts")
-    assert label_outputs(long, None) is long
-
-
 def claiming(folder: Path) -> None:
     """A bank of log-odds, some 0.1 MB, and a target of the same form; one record has the largest label there can be."""
     random = np.random.default_rng(3)
@@ -294,27 +266,3 @@ def test_very_many_classes_take_little_more_memory_than_their_file(tmp_path: Pat
     bank = load_bank(folder)
     with at_most(3 * 4 * records * classes):
         assert bank.outputs(0).shape == (records, 1, classes)
-
-
-def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """But not where the file system does not tell what it holds: then all of it seems to be holes."""
-    monkeypatch.setattr("jaxaudit.data.bank.bank.SMALL", 1 << 20)
-    folder = write_bank(tmp_path / "bank", 2)
-    assert len(load_bank(folder)) == 6
-    classes = 1 << 18
-    (folder / "bank.json").write_text(json.dumps(describe(classes=classes)))
-    zeros(folder / "outputs" / "00000.npy", "float32", (RECORDS, classes))
-    with pytest.raises(InputError, match="holes in place of numbers"):
-        load_bank(folder)
-    monkeypatch.setattr("jaxaudit.data.bank.bank.STORAGE_UNIT", 0)
-    assert len(load_bank(folder)) == 6
-
-
-def test_outputs_of_the_lira_code_have_views_whether_or_not_an_axis_says_so():
-    for shape, views in (((9, 4), 1), ((9, 2, 4), 2), ((9, 1, 2, 4), 2)):
-        assert _shape(shape, Path("f.npy")) == (9, views, 4)
-    for shape in ((9, 2, 2, 4), (9, 1, 1, 2, 4)):
-        with pytest.raises(
-            InputError, match=re.escape(f"f.npy: has shape {shape}; logits must be [records, 1, views,")
-        ):
-            _shape(shape, Path("f.npy"))

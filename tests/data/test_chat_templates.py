@@ -1,12 +1,12 @@
 """Chats by a chat template: where the answer begins and ends, what is refused, and that a template is bounded."""
 
 import json
+import runpy
+from types import SimpleNamespace
 
 import pytest
 
-from jaxaudit.data.chat_child import rendered_chats
-from jaxaudit.data.chat_templates import RenderedChat, render_chats, render_request, split_chats
-from jaxaudit.data.texts import Message
+from jaxaudit.data import Message, RenderedChat, render_chats
 from jaxaudit.errors import InputError
 
 SECRET = "Basil of Kuwait"
@@ -27,10 +27,16 @@ def chat(*contents: str, system: bool = False) -> tuple[Message, ...]:
     return tuple(Message(role, content) for role, content in zip(roles, contents, strict=False))
 
 
+def in_this_process(command: list[str], *, input: bytes, **_: object) -> SimpleNamespace:
+    chats = runpy.run_path(command[2])["rendered_chats"](json.loads(input))
+    return SimpleNamespace(returncode=0, stdout=b"\n".join(json.dumps(one).encode() for one in chats))
+
+
 def rendered(template: str, *chats: tuple[Message, ...]) -> list[RenderedChat]:
     """As `render_chats`, in this process."""
-    request = render_request(template, chats, TOKENS)
-    return split_chats(rendered_chats(json.loads(json.dumps(request))), "folder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxaudit.data.chat_templates.subprocess.run", in_this_process)
+        return render_chats(template, chats, TOKENS, "folder")
 
 
 def test_the_answer_is_told_from_what_precedes_it_and_ends_its_turn():

@@ -6,11 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxaudit.data import load, load_table
-from jaxaudit.data.formats.text_table import find_format, read_csv
-from jaxaudit.data.labels import encode_labels
-from jaxaudit.data.outputs.outputs import load_outputs
-from jaxaudit.data.scores.files import load_scores
+from jaxaudit.data import encode_labels, load, load_outputs, load_scores, load_table
 from jaxaudit.errors import InputError
 
 
@@ -24,63 +20,55 @@ def write(tmp_path):
     return write_csv
 
 
-def cells(table):
-    return [list(line) for line in zip(*(column.to_pylist() for column in table.columns), strict=True)]
-
-
-USUAL = [["âge", "city", "y"], ["1", "Zürich", "n"], ["2", "Bern", "p"]]
+USUAL = [["âge", "city", "label"], ["1", "Zürich", "n"], ["2", "Bern", "p"]]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_delimiters_are_found(write, delimiter, encoding):
-    table = read_csv(write("\r\n".join(delimiter.join(line) for line in USUAL) + "\r\n", encoding), header=False)
-    assert cells(table) == USUAL
-    signs = {"semicolons": ";", "tabs": "\t"}
-    assert [sign for word, sign in signs.items() if word in table.note] == [delimiter] * (delimiter != ",")
-    assert bool(table.note) == (delimiter != ",")
+    path = write("\r\n".join(delimiter.join(line) for line in USUAL) + "\r\n", encoding)
+    table = load_table(str(path))
+    assert [(column.name, column.categories) for column in table.columns] == [
+        ("âge", ("1", "2")),
+        ("city", ("Bern", "Zürich")),
+    ]
+    words = {";": "semicolons", "\t": "tabs"}
+    assert table.notes == ((f"it is read as {words[delimiter]} between cells",) if delimiter != "," else ())
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1", "cp1252"])
 def test_other_encodings_are_refused(write, encoding):
     with pytest.raises(InputError, match=r"is not text in UTF-8.*pandas"):
-        read_csv(write("\n".join(",".join(line) for line in USUAL), encoding))
+        load_table(str(write("\n".join(",".join(line) for line in USUAL), encoding)))
 
 
 @pytest.mark.parametrize(
-    ("content", "delimiter", "decimal"),
+    ("content", "numbers"),
     [
-        ("a;b\n1,5;2,5\n0,5;3\n", ";", ","),
-        ("0,5;0,5\n0,25;0,75\n", ";", ","),
-        ("a\tb\n1,5\t-2,5e3\n", "\t", ","),
-        ("a;b\n1,5;2.5\n", ";", "."),
-        ('a,b\n"1,5","2,5"\n', ",", "."),
-        ('"a;b";c\n"x;y";1\n', ";", "."),
-        ("a,b\nx;y,2\nz;t,3\n", ",", "."),
+        ("a;b;label\n1,5;2,5;x\n0,5;3;y\n", [[1.5, 2.5], [0.5, 3]]),
+        ("a\tb\tlabel\n1,5\t-2,5e3\tx\n2\t3\ty\n", [[1.5, -2500], [2, 3]]),
+        ("a,b,label\n1.5,2e1,x\n.5,3,y\n", [[1.5, 20], [0.5, 3]]),
     ],
 )
-def test_what_stands_between_cells_and_in_numbers(tmp_path, content, delimiter, decimal):
-    found, *_ = find_format(content.encode(), tmp_path / "a.csv")
-    assert (found.delimiter, found.decimal) == (delimiter, decimal)
+def test_what_stands_between_cells_and_in_numbers(write, content, numbers):
+    assert load(str(write(content))).inputs.tolist() == numbers
+    cells = "\n".join(line.replace("label", "c").rsplit(content[1], 1)[0] for line in content.splitlines()[1:])
+    assert load_outputs(write(cells + "\n"), 2, 2, "logits").values.tolist() == numbers
 
 
 def test_decimal_commas_are_numbers(write):
-    table = read_csv(write("a;b\n 1,5;x\n-2,5e1;y\n3;z\n"))
-    assert table.numbers(0).tolist() == [1.5, -25, 3]
     # Where both signs stand, nobody knows what either is.
-    table = read_csv(write("a;y\n1,5;n\n1.234;p\n"))
-    with pytest.raises(InputError, match="row 1, column 'a' holds text"):
-        table.numbers(0)
+    with pytest.raises(InputError, match="row 1, column 1 holds text"):
+        load_outputs(write("0,5;1,5\n1,5;0,5\n1.234;3\n"), 2, 3)
     people = load_table(str(write("a;label\n" + "".join(f"{i},5;{'np'[i % 2]}\n" for i in range(12)))))
     assert people.values[:, 0].tolist() == [i + 0.5 for i in range(12)]
     assert people.notes == ("it is read as semicolons between cells, decimal commas",)
 
 
 READERS = [
-    read_csv,
     lambda path: load(str(path)),
     lambda path: load_table(str(path)),
-    lambda path: read_csv(path, header=False),
+    lambda path: load_outputs(path, 2, 3),
 ]
 
 
@@ -130,7 +118,7 @@ SECRET = "Grubers-Secret"
 def test_no_message_says_what_stands_in_a_record(write, content):
     path = write(content)
     for reader in (
-        *READERS[:3],
+        *READERS,
         lambda path: load_table(str(path), label="y"),
         lambda path: load(str(path), label="y"),
     ):

@@ -10,9 +10,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data.challenge import KEY, Key, answers_of, check_files, file_hash, key_as_json, load_answers, read_key
-from jaxaudit.data.examples import Role
-from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.data import (
+    Key,
+    Role,
+    answers_of,
+    check_files,
+    file_hash,
+    key_as_json,
+    load_answers,
+    load_outputs,
+    read_key,
+)
 from jaxaudit.errors import InputError
 
 ROWS: dict[Any, list[int]] = {"query": [5, 0, 2], "holdout": [1, 4], "members": [3]}
@@ -29,7 +37,7 @@ def written(tmp_path: Path) -> Path:
     for role in ROWS:
         (tmp_path / f"{role}.npz").write_bytes(role.encode())
     files = {f"{role}.npz": file_hash(tmp_path / f"{role}.npz") for role in ROWS}
-    (tmp_path / KEY).write_bytes(key_as_json(key_of(files=files)))
+    (tmp_path / "key.json").write_bytes(key_as_json(key_of(files=files)))
     return tmp_path
 
 
@@ -40,10 +48,10 @@ def probabilities(records: int) -> np.ndarray:
 
 def test_the_commitment_is_what_the_key_says_it_is(written: Path) -> None:
     """By another library's JSON, as `about` describes it."""
-    fields = json.loads((written / KEY).read_text())
+    fields = json.loads((written / "key.json").read_text())
     commitment = fields.pop("commitment")
     canonical = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert hashlib.sha256(canonical.encode()).hexdigest() == commitment == read_key(written / KEY).committed
+    assert hashlib.sha256(canonical.encode()).hexdigest() == commitment == read_key(written / "key.json").committed
     assert all(word in fields["about"] for word in ("SHA-256", "`commitment`", "sorted", "no blanks"))
 
 
@@ -59,10 +67,10 @@ def test_the_commitment_depends_on_everything() -> None:
     [("seed", 8), ("groups", True), ("commitment", "0" * 64), ("commitment", None), ("salt", "cd" * 32)],
 )
 def test_a_key_that_was_changed_is_refused(written: Path, name: str, value: Any) -> None:
-    fields = json.loads((written / KEY).read_text())
-    (written / KEY).write_text(json.dumps({**fields, name: value}))
+    fields = json.loads((written / "key.json").read_text())
+    (written / "key.json").write_text(json.dumps({**fields, name: value}))
     with pytest.raises(InputError, match=r"does not match its commitment, so it was changed"):
-        read_key(written / KEY)
+        read_key(written / "key.json")
 
 
 @pytest.mark.parametrize(
@@ -84,28 +92,28 @@ def test_a_key_that_was_changed_is_refused(written: Path, name: str, value: Any)
     ],
 )
 def test_what_is_no_key_is_refused(written: Path, name: str, value: Any) -> None:
-    fields = json.loads((written / KEY).read_text())
-    (written / KEY).write_text(json.dumps({**fields, name: value}))
+    fields = json.loads((written / "key.json").read_text())
+    (written / "key.json").write_text(json.dumps({**fields, name: value}))
     with pytest.raises(InputError, match=r"is not the key of a challenge .*blind deal"):
-        read_key(written / KEY)
+        read_key(written / "key.json")
 
 
 @pytest.mark.parametrize("text", [b"", b"[", b"\xff", b"[" * 100_000, b"{}"])
 def test_what_is_no_json_is_refused(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / KEY).write_bytes(text)
+    (tmp_path / "key.json").write_bytes(text)
     with pytest.raises(InputError, match=r"is not the key of a challenge"):
-        read_key(tmp_path / KEY)
+        read_key(tmp_path / "key.json")
 
 
 def test_a_key_with_a_part_twice_is_refused(written: Path) -> None:
-    text = (written / KEY).read_text()
-    (written / KEY).write_text(text.replace('"seed":', '"seed":1,"seed":', 1))
+    text = (written / "key.json").read_text()
+    (written / "key.json").write_text(text.replace('"seed":', '"seed":1,"seed":', 1))
     with pytest.raises(InputError, match="twice"):
-        read_key(written / KEY)
+        read_key(written / "key.json")
 
 
 def test_files_must_be_those_of_the_key(written: Path) -> None:
-    key = read_key(written / KEY)
+    key = read_key(written / "key.json")
     check_files(key, written)
     (written / "challenge.csv").write_text("another challenge")
     with pytest.raises(InputError, match=r"challenge\.csv: is not the file that key\.json was written with"):

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from jaxaudit.cli.groups import SetsFlags
-from jaxaudit.cli.read_sets import read_examples
-from jaxaudit.data import Examples, load, prepare_images
-from jaxaudit.data.files import load_path
-from jaxaudit.data.images import COARSE_WEIGHT_ONE, LUMA, SUFFIXES, WEIGHT_ONE, _weights, is_image, load_image_folders
-from jaxaudit.data.sets.embedded import digits, printed_digits
+from jaxaudit.data import Examples, digits, is_image, load, load_path, prepare_images, printed_digits
 from jaxaudit.errors import InputError
 
 
@@ -69,19 +64,6 @@ def test_the_result_depends_on_the_image_alone(monkeypatch):
     assert together.tolist() == [one.tobytes() for one in alone]
     monkeypatch.setattr("jaxaudit.data.images.CHUNK_BYTES", 8 * images[0].size * 7)
     assert prepare_images(make(images)).record_hashes.tolist() == together.tolist()
-
-
-def test_sums_are_exact():
-    # The same weights in Python's whole numbers.
-    (image,) = images = noise(1, 5, 6, 3)
-    rows, columns = _weights(5, 3), _weights(6, 4)
-    ours = prepare_images(make(images), (3, 4)).inputs[0, :, :, 0]
-    assert rows is not None and columns is not None  # noqa: PT018
-    weights = [[[int(each) for each in row] for row in matrix] for matrix in (rows, columns)]
-    for i, j in np.ndindex(3, 4):
-        places = np.ndindex(5, 6, 3)
-        total = sum(weights[0][i][y] * weights[1][j][x] * int(LUMA[c]) * int(image[y, x, c]) for y, x, c in places)
-        assert ours[i, j] == np.float32(total / (WEIGHT_ONE**2 * 255 * 1000))
 
 
 @pytest.mark.parametrize(
@@ -153,8 +135,6 @@ def test_gray_folders_in_sorted_order(tmp_path):
         write(tmp_path, name, gray(level))
     (tmp_path / ".cache").mkdir()
     (tmp_path / "cat" / ".DS_Store").write_bytes(b"")
-    (tmp_path / "cat" / "notes.txt").write_bytes(b"")
-    os.mkfifo(tmp_path / "cat" / "pipe.png")
     examples = load_path(tmp_path)
     assert examples.class_names == ("cat", "dog")
     assert examples.labels.tolist() == [0, 0, 1, 1]
@@ -168,16 +148,13 @@ def test_gray_folders_in_sorted_order(tmp_path):
         (gray(200), "1", "png", 255),
         (gray(200), "LA", "png", 200),
         (colour(200), "RGBA", "png", [200, 0, 255]),
-        (colour(200), "P", "gif", [200, 0, 255]),
+        (colour(200), "P", "png", [200, 0, 255]),
         (gray(9).astype(np.uint16) + 40_000, None, "png", 40_009),
-        (gray(9).astype(np.uint16) + 40_000, None, "tif", 40_009),
-        (gray(9).astype(">u2") + 40_000, None, "tif", 40_009),
-        (gray(9).astype(np.uint16) + 40_000, None, "pgm", 40_009),
     ],
 )
 def test_modes(tmp_path, array, mode, suffix, expected):
     write(tmp_path, f"a/1.{suffix}", array, mode)
-    inputs = load_image_folders(tmp_path).inputs
+    inputs = load_path(tmp_path).inputs
     assert inputs[0, 0, 0].tolist() == expected
     assert inputs.dtype == (np.uint16 if array.dtype.itemsize == 2 else np.uint8)
 
@@ -199,20 +176,16 @@ def test_nothing_is_lost_without_a_word(tmp_path):
     path = tmp_path / "a" / "1.png"
     path.parent.mkdir()
     path.write_bytes(png_of_16_bits(0, 1))
-    assert load_image_folders(tmp_path).inputs[0, 0].tolist() == [0, 1, 2, 3]
+    assert load_path(tmp_path).inputs[0, 0].tolist() == [0, 1, 2, 3]
     many = Image.fromarray(colour(1))
-    wide = np.arange(12, dtype=">u2") * 5000
     for content in (
         *(png_of_16_bits(kind, channels) for kind, channels in ((2, 3), (4, 2), (6, 4))),
-        b"P6\n4 1\n65535\n" + wide.tobytes(),
         saved(Image.new("CMYK", (4, 3)), "JPEG"),
-        saved(Image.new("LAB", (4, 3)), "TIFF"),
-        *(saved(many, form, save_all=True, append_images=[Image.fromarray(colour(9))]) for form in ("GIF", "TIFF")),
-        saved(Image.fromarray(wide.astype(np.int32).reshape(3, 4)), "TIFF"),
+        *(saved(many, form, save_all=True, append_images=[Image.fromarray(colour(9))]) for form in ("PNG", "WEBP")),
     ):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"1\.png: has "):
-            load_image_folders(tmp_path)
+            load_path(tmp_path)
 
 
 def saved(image, form, **how):
@@ -221,7 +194,7 @@ def saved(image, form, **how):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("form", ["png", "tif", "jpg", "webp"])
+@pytest.mark.parametrize("form", ["png", "jpg", "webp"])
 def test_photographs_are_turned_as_their_tag_says(tmp_path, form):
     """The eight orientations of EXIF, as viewers show them; a tag of any other number turns nothing."""
     corner = np.zeros((16, 32, 3), np.uint8)
@@ -234,7 +207,7 @@ def test_photographs_are_turned_as_their_tag_says(tmp_path, form):
         turned = np.ascontiguousarray(stored.get(tag, np.asarray)(corner))
         (tmp_path / "a").mkdir(exist_ok=True)
         Image.fromarray(turned).save(tmp_path / "a" / f"{tag}.{form}", exif=exif, quality=100)
-    found = load_image_folders(tmp_path).inputs.astype(int)
+    found = load_path(tmp_path).inputs.astype(int)
     assert found.shape == (10, 16, 32, 3)
     assert abs(found - corner).max() < 60  # JPEG and WebP round
 
@@ -245,16 +218,6 @@ def test_sixteen_bits_keep_their_levels(tmp_path, channels):
     levels = np.arange(2**16, dtype=np.uint16).reshape(1, 256, 256)
     prepared = prepare_images(make(levels), (256, 256)).inputs
     np.testing.assert_array_equal(prepared.ravel(), (np.arange(2**16) / 65535).astype(np.float32))
-    images = np.random.default_rng(1).integers(0, 2**16, (1, 5, 6, channels), np.uint16)
-    one = COARSE_WEIGHT_ONE if channels == 3 else WEIGHT_ONE
-    (rows, columns) = (_weights(old, new, one) for old, new in ((5, 3), (6, 4)))
-    assert rows is not None and columns is not None  # noqa: PT018
-    luma = LUMA if channels == 3 else np.array([1])
-    ours = prepare_images(make(images), (3, 4)).inputs[0, :, :, 0]
-    exact = np.einsum(
-        "iy,jx,c,yxc->ij", *(each.astype(int).astype(object) for each in (rows, columns, luma, images[0]))
-    )
-    np.testing.assert_array_equal(ours, (exact / (one**2 * 65535 * int(luma.sum()))).astype(np.float32))
 
 
 def test_images_of_8_and_of_16_bits_are_not_mixed(tmp_path):
@@ -262,7 +225,7 @@ def test_images_of_8_and_of_16_bits_are_not_mixed(tmp_path):
     write(tmp_path, "a/2.png", gray(100).astype(np.uint16))
     for size in (None, (2, 2)):
         with pytest.raises(InputError, match=r"2\.png: is 3x4 pixels of uint16 but"):
-            load_image_folders(tmp_path, size)
+            load_path(tmp_path, size=size)
     for largest, kind in ((1, np.uint8), (255, np.uint16)):
         with pytest.raises(InputError, match=f"largest value of {largest}"):
             prepare_images(make(np.full((1, 2, 2), largest, kind)))
@@ -271,10 +234,10 @@ def test_images_of_8_and_of_16_bits_are_not_mixed(tmp_path):
 def test_an_image_through_which_something_shows_is_refused(tmp_path):
     """Nobody knows what a model saw there."""
     write(tmp_path, "a/1.png", np.dstack([colour(7), gray(255)]))
-    assert load_image_folders(tmp_path).inputs[:, 0, 0].tolist() == [[7, 0, 255]]
+    assert load_path(tmp_path).inputs[:, 0, 0].tolist() == [[7, 0, 255]]
     write(tmp_path, "a/2.png", np.dstack([colour(7), gray(3)]))
     with pytest.raises(InputError, match="shows through"):
-        load_image_folders(tmp_path)
+        load_path(tmp_path)
 
 
 @pytest.mark.parametrize("keep_gray", [True, False])
@@ -293,13 +256,11 @@ def test_an_image_is_prepared_alike_among_images_of_its_size_and_of_others(tmp_p
         np.testing.assert_array_equal(found.inputs[k], np.broadcast_to(expected, (8, 6, channels)))
 
 
-def test_splits_of_differing_sizes_are_joined(tmp_path):
+def test_splits_of_differing_sizes_are_not_joined(tmp_path):
     write(tmp_path, "train/a/1.png", gray(100))
     other = write(tmp_path, "test/a/2.png", gray(200, (5, 4)))
-    found = load(f"{tmp_path}@train+test", image_size=(4, 4))
-    assert found.inputs[:, 0, 0, 0].tolist() == [np.float32(100 / 255), np.float32(200 / 255)]
-    assert load(f"{tmp_path}@all", image_size=(4, 4)).inputs.shape == (2, 4, 4, 1)
-    assert read_examples(f"{tmp_path}@all", SetsFlags(images="4x4")).inputs.shape == (2, 4, 4, 1)
+    with pytest.raises(InputError, match="differ in the shape of records"):
+        load(f"{tmp_path}@all", image_size=(4, 4))
     # Those of one size are not brought to another, yet.
     assert load(f"{tmp_path}@test", image_size=(4, 4)).inputs.dtype == np.uint8
     other.rename(tmp_path / "train" / "a" / "2.png")
@@ -321,7 +282,14 @@ def test_refused_folders(tmp_path, monkeypatch):
         patch.setattr("jaxaudit.data.images.MAX_BYTES", 50)
         refused(r"2 images of 3x4: takes")
     (tmp_path / "b" / "more").mkdir()
-    refused("b: contains no images .*, or a folder")
+    refused("b: contains no images .*, or something else")
+    (tmp_path / "b" / "more").rmdir()
+    for name in ("1.tif", "notes.txt"):
+        (tmp_path / "b" / name).write_bytes(b"")
+        refused("b: contains no images .*, or something else")
+        (tmp_path / "b" / name).unlink()
+    os.mkfifo(tmp_path / "b" / "pipe.png")
+    refused("b: contains no images .*, or something else")
 
 
 def test_refused_images(tmp_path, monkeypatch):
@@ -340,10 +308,6 @@ def test_refused_images(tmp_path, monkeypatch):
     path.write_bytes(png_of_16_bits(0, 1, 9000, 8000))
     with pytest.raises(InputError, match=r"1\.png: has 9000x8000 pixels"):
         load_path(tmp_path)
-    path.unlink()
-    write(tmp_path, "a/1.tif", np.zeros((3, 4), np.float32))
-    with pytest.raises(InputError, match=r"1.tif: has TIFF pixels of the kind F; an image is one frame"):
-        load_path(tmp_path)
 
 
 def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypatch):
@@ -353,10 +317,10 @@ def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypat
     Image.new("L", (3, 4)).save(path, "EPS")
     monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
     with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
-        load_image_folders(tmp_path)
+        load_path(tmp_path)
 
 
-@pytest.mark.parametrize("suffix", sorted(SUFFIXES))
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".jpeg", ".bmp", ".webp"])
 def test_every_suffix_is_read(tmp_path, suffix):
     write(tmp_path, f"a/1{suffix}", gray(100))
-    assert load_image_folders(tmp_path).inputs.shape[:3] == (1, 3, 4)
+    assert load_path(tmp_path).inputs.shape[:3] == (1, 3, 4)

@@ -13,14 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from jaxaudit.data.examples import Examples, Role, Sets, concatenate
-from jaxaudit.data.groups import LONGEST, groups_by_role, groups_file, hash_of_groups, load_groups, number_sets
-from jaxaudit.data.pairs import (
+from jaxaudit.data import (
+    Examples,
+    Role,
+    Sets,
     align_classes,
     align_dealt,
     align_target_data,
+    concatenate,
     drop_overlap,
     find_overlap,
+    groups_by_role,
+    groups_file,
+    hash_of_groups,
+    load_groups,
+    number_sets,
     refuse_held,
     refuse_overlap,
     without_copies,
@@ -55,9 +62,13 @@ def test_aligned_by_name():
 @pytest.mark.parametrize(
     ("query", "other", "message"),
     [
-        (("ab", "ab"), ("cd", "cd"), "differ: only query has 'a', 'b' and only other has 'c', 'd'"),
-        (("abc", "abc"), ("ab", "abc"), "other has no record of class 'c', which query has"),
-        (("ab", "abc"), ("abc", "abc"), "query has none; leave"),
+        (
+            ("ab", "ab"),
+            ("cd", "cd"),
+            "differ: only query has records of class 'a', 'b' and only other has records of class 'c', 'd'",
+        ),
+        (("abc", "abc"), ("ab", "abc"), "differ: only query has records of class 'c'"),
+        (("ab", "abc"), ("abc", "abc"), "differ: only other has records of class 'c'"),
         (("ab", "ab"), ("abc", "abc"), "other has records of class 'c'"),
         (("abcdefg", "abcdefg"), ("h", "h"), "'a', 'b', 'c', 'd', 'e' and 2 more"),
     ],
@@ -126,10 +137,10 @@ def test_labels_do_not_hide_an_overlap():
 
 def test_refused_with_counts_and_first_indices():
     query, calibration = valued([1, 2, 3, 4, 5], "query"), valued([9, 5, 4, 3, 2, 8], "calibration")
-    first = r"\(first, .*: 4 = 1, 3 = 2, 2 = 3\).*`drop_overlap`"
+    first = r"\(the first is record 1 there and 4 here, from 0\).*`drop_overlap`"
     with pytest.raises(InputError, match=f"4 of the 6 records of calibration also occur in query {first}"):
         refuse_overlap(query, calibration)
-    with pytest.raises(InputError, match="4 of the 6 records of the holdout"):
+    with pytest.raises(InputError, match=r"4 of the 6 records of calibration .* as holdout and query set"):
         refuse_held(query, calibration, "query set")
     rest = drop_overlap(query, calibration)
     refuse_overlap(query, rest)
@@ -197,13 +208,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save("g.npy", VALUES)
     np.save("floats.npy", np.zeros(4))
     np.save("objects.npy", np.array([{}, 1, 2, 3], object), allow_pickle=True)
-    np.save("long.npy", np.array(["x" * (LONGEST + 1)] * 4))
+    np.save("long.npy", np.array(["x" * (200 + 1)] * 4))
     Path("plain.csv").write_text("anna\nbob\nanna\n7\n")
-    Path("headed.csv").write_text("group\nanna\nbob\n anna\n7\n")
-    Path("several.csv").write_text("id,group\n1,anna\n2,bob\n3,anna\n4,7\n")
-    Path("unnamed.csv").write_text("id,other\n1,anna\n2,bob\n3,anna\n4,7\n")
-    Path("empty.csv").write_text('group\nanna\n""\nanna\n7\n')
-    Path("long.csv").write_text(f"group\n{'x' * (LONGEST + 1)}\nanna\nbob\n7\n")
     Path("table.csv").write_text(
         "age,patient,twice,twice,label\n1,anna,1,1,0\n2, bob,1,1,1\n3,anna ,1,1,0\n4,7,1,1,1\n"
     )
@@ -215,7 +221,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("text", ["g.npy", "headed.csv", "several.csv", "patient"])
+@pytest.mark.parametrize("text", ["g.npy", "patient"])
 def test_every_form_gives_the_same_values(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     assert load_groups(text, "set.npz", 4, "query set").tolist() == VALUES.tolist()
     assert (groups_file(text) is None) == (text == "patient")
@@ -229,11 +235,8 @@ def test_every_form_gives_the_same_values(folder: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("text", "data"),
     [
-        *(
-            (text, "set.npz")
-            for text in ("floats.npy", "objects.npy", "long.npy", "plain.csv", "unnamed.csv", "empty.csv")
-        ),
-        *((text, "set.npz") for text in ("long.csv", "missing.npy", "missing", "wide")),
+        *((text, "set.npz") for text in ("floats.npy", "objects.npy", "long.npy", "plain.csv", "missing", "wide")),
+        ("missing.npy", "set.npz"),
         # An array of three values beside the four records of which two are selected would be of others.
         *(("short", f"named.npz@{split}") for split in ("train", "train[:2]", "all")),
         ("patient_train", "named.npz@test"),

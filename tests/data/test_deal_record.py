@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxaudit as ja
-from jaxaudit.data.challenge import DEAL_RECORD, dealt_side, file_hash
+from jaxaudit.data import dealt_side, file_hash
 from jaxaudit.errors import InputError
 
 HASH = hashlib.sha256(b"records").hexdigest()
@@ -24,11 +24,11 @@ def side(tmp_path: Path) -> Path:
 
 def test_a_side_is_known_by_its_hash(side: Path):
     record = {"query": {"sha256": "0" * 64}, "holdout": {"sha256": HASH}, "by_groups": True}
-    side.with_name(DEAL_RECORD).write_text(json.dumps(record))
+    side.with_name("deal.json").write_text(json.dumps(record))
     found = dealt_side(side)
     assert found is not None
     assert (found.name, found.has_groups) == ("holdout", True)
-    assert found.deal == hashlib.sha256(side.with_name(DEAL_RECORD).read_bytes()).hexdigest()
+    assert found.deal == hashlib.sha256(side.with_name("deal.json").read_bytes()).hexdigest()
     side.write_bytes(b"others")
     assert dealt_side(side) is None
 
@@ -49,12 +49,12 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_record_says_nothing(name: str, side: Path):
-    side.with_name(DEAL_RECORD).write_bytes(DAMAGED[name])
+    side.with_name("deal.json").write_bytes(DAMAGED[name])
     assert dealt_side(side) is None
 
 
 def test_a_folder_in_place_of_a_record_says_nothing(side: Path):
-    side.with_name(DEAL_RECORD).mkdir()
+    side.with_name("deal.json").mkdir()
     assert dealt_side(side) is None
 
 
@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
     """A deal with its record."""
     folder = ja.deal(ja.load("digits").take(np.arange(300)), holdout=0.3, members=0.4, seed=1).save(tmp_path / "deal")
     record = {path.stem: {"file": path.name, "sha256": file_hash(path)} for path in folder.iterdir()}
-    (folder / DEAL_RECORD).write_text(json.dumps(record))
+    (folder / "deal.json").write_text(json.dumps(record))
     return folder
 
 
@@ -84,6 +84,6 @@ def test_sets_that_changed_their_names_or_their_records_are_refused(folder: Path
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_folder_with_a_damaged_record_is_no_deal(name: str, folder: Path):
-    (folder / DEAL_RECORD).write_bytes(DAMAGED[name])
-    with pytest.raises(InputError, match=DEAL_RECORD):
+    (folder / "deal.json").write_bytes(DAMAGED[name])
+    with pytest.raises(InputError, match=r"deal\.json"):
         ja.open_deal(folder)

@@ -9,11 +9,20 @@ import numpy as np
 import pytest
 from support.small_sets import write_archive
 
-from jaxaudit.data.sets.embedded import breast_cancer, wine
-from jaxaudit.data.sets.tables import ATTRIBUTES, adult, location
-from jaxaudit.data.tables.table import MISSING, Table, category_counts, one_hot
+from jaxaudit.data import MISSING, Table, category_counts, load_table, one_hot
 from jaxaudit.errors import InputError
 
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where the files of both sets lie, in a data directory."""
+    monkeypatch.setenv("JAXAUDIT_DATA", str(tmp_path))
+    for name in ("adult", "location"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+TGZ = "location/dataset_location.tgz"
 FIRST = (
     "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, "
     "United-States, <=50K"
@@ -21,10 +30,13 @@ FIRST = (
 SECOND = "50, ?, 83311, 9th, 5, Divorced, ?, Husband, Black, Female, 0, 7, 13, ?, >50K"
 
 
-def test_adult_train(tmp_path):
-    (tmp_path / "adult.data").write_text(f"{FIRST}\n{SECOND}\n\n")
-    table = adult(tmp_path / "adult.data")
-    assert [column.name for column in table.columns] == [name for name in ATTRIBUTES if name != "fnlwgt"]
+def test_adult_train(folder):
+    (folder / "adult/adult.data").write_text(f"{FIRST}\n{SECOND}\n\n")
+    table = load_table("adult")
+    assert [column.name for column in table.columns] == [
+        *("age", "workclass", "education", "education-num", "marital-status", "occupation", "relationship", "race"),
+        *("sex", "capital-gain", "capital-loss", "hours-per-week", "native-country"),
+    ]
     columns = [column.categories for column in table.columns]
     rows = [
         [names[int(number)] if names else number for names, number in zip(columns, row, strict=True)]
@@ -39,13 +51,13 @@ def test_adult_train(tmp_path):
     assert one_hot(table).inputs.shape == (2, 106)
 
 
-def test_adult_test_has_a_comment_and_full_stops(tmp_path):
+def test_adult_test_has_a_comment_and_full_stops(folder):
     content = f"|1x3 Cross validator\n{FIRST}.\n{SECOND}.\n\n".encode()
-    (tmp_path / "adult.test.gz").write_bytes(gzip.compress(content))
-    table = adult(tmp_path / "adult.test.gz")
+    (folder / "adult/adult.test.gz").write_bytes(gzip.compress(content))
+    table = load_table("adult@test")
     assert table.labels.tolist() == [0, 1]
-    (tmp_path / "adult.data").write_text(f"{FIRST}\n{SECOND}")
-    assert adult(tmp_path / "adult.data").content_hash == table.content_hash
+    (folder / "adult/adult.data").write_text(f"{FIRST}\n{SECOND}")
+    assert load_table("adult").content_hash == table.content_hash
 
 
 @pytest.mark.parametrize(
@@ -58,26 +70,25 @@ def test_adult_test_has_a_comment_and_full_stops(tmp_path):
             for rows in (b"1,0,x\n2,0,1\n", b"1,0,\n2,0,\n", b"1,0\n2,0,1\n", b"," * 2**21)
         ),
         ([("a", b"")], "there are no labels"),
-        ([("a", b"1\n2\n")], "there is no column"),
+        ([("a", b"1\n2\n")], "needs at least one beside the label"),
         (f"{FIRST}\n{FIRST.replace('White', 'Green')}", "race has a text that is not"),
         (FIRST.replace("<=50K", "50K"), "income has a text"),
         (FIRST.replace("2174", "many"), "capital-gain"),
     ],
 )
-def test_refused(tmp_path, files, message):
+def test_refused(folder, files, message):
     """Location's archive of these files; or else lines of Adult."""
-    (tmp_path / "adult.data").write_text(f"{files}\n")
-    if not isinstance(files, str):
-        read = lambda: location(write_archive(tmp_path / "a.tgz", *files))  # noqa: E731
+    if isinstance(files, str):
+        (folder / "adult/adult.data").write_text(f"{files}\n")
     else:
-        read = lambda: adult(tmp_path / "adult.data")  # noqa: E731
+        write_archive(folder / TGZ, *files)
     with pytest.raises(InputError, match=message):
-        read()
+        load_table("adult" if isinstance(files, str) else "location")
 
 
-def test_location(tmp_path):
-    path = write_archive(tmp_path / "a.tgz", ("bangkok", b'"2",0,1,1\n"10",1,0,1\n"2",0,0,0\n'), ("other", b"x"))
-    table = location(path)
+def test_location(folder):
+    write_archive(folder / TGZ, ("bangkok", b'"2",0,1,1\n"10",1,0,1\n"2",0,0,0\n'), ("other", b"x"))
+    table = load_table("location")
     assert table.values.tolist() == [[0, 1, 1], [1, 0, 1], [0, 0, 0]]
     assert table.values.dtype == np.uint8
     assert [(column.name, column.categories) for column in table.columns] == [
@@ -85,43 +96,46 @@ def test_location(tmp_path):
     ]
     assert (table.labels.tolist(), table.class_names) == ([0, 1, 0], ("2", "10"))
     assert one_hot(table).inputs.tolist() == table.values.tolist()
-    assert os.listdir(tmp_path) == ["a.tgz"]
+    assert os.listdir(folder / "location") == [TGZ.partition("/")[2]]
 
 
 @pytest.mark.parametrize("claimed", [3 * 10**9, 10**15])
-def test_a_sparse_file_in_an_archive_is_not_filled(tmp_path, claimed):
+def test_a_sparse_file_in_an_archive_is_not_filled(folder, claimed):
     member = tarfile.TarInfo("a")
     member.type = tarfile.GNUTYPE_SPARSE
     header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
     header[483:495] = b"\x80" + claimed.to_bytes(11, "big")  # how long the file is with its holes
     header[148:156] = b"%06o\0 " % sum(header[:148] + b" " * 8 + header[156:])
-    (tmp_path / "a.tgz").write_bytes(gzip.compress(header + bytes(1024)))
+    (folder / TGZ).write_bytes(gzip.compress(header + bytes(1024)))
     with pytest.raises(InputError, match="no file of at most 64 MiB"):
-        location(tmp_path / "a.tgz")
+        load_table("location")
 
 
-def test_location_is_bounded(tmp_path, monkeypatch):
-    path = write_archive(tmp_path / "a.tgz", ("a", b"1,0\n2,1\n" * 50_000))
+def test_location_is_bounded(folder, monkeypatch):
+    path = write_archive(folder / TGZ, ("a", b"1,0\n2,1\n" * 50_000))
     assert path.stat().st_size < 5_000
-    assert len(location(path)) == 100_000
+    assert len(load_table("location")) == 100_000
     with monkeypatch.context() as patch:
         patch.setattr("jaxaudit.data.sets.tables.LARGEST_FILE", 100_000)
         with pytest.raises(InputError, match="more than the"):
-            location(path)
+            load_table("location")
     # A file that says it is larger than the archive.
-    path = write_archive(tmp_path / "b.tgz", ("a", b"1,0\n2,1\n" * 500))
+    path = write_archive(folder / TGZ, ("a", b"1,0\n2,1\n" * 500))
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:2048]))
-    with pytest.raises(InputError, match=r"b.tgz: cannot be read as a tar archive .unexpected end of data"):
-        location(path)
+    with pytest.raises(InputError, match=r"location.tgz: cannot be read as a tar archive .unexpected end of data"):
+        load_table("location")
     path.write_bytes(b"no archive" * 100)
-    with pytest.raises(InputError, match=r"b.tgz: cannot be read as a tar archive"):
-        location(path)
+    with pytest.raises(InputError, match=r"location.tgz: cannot be read as a tar archive"):
+        load_table("location")
 
 
 def test_embedded_tables_are_those_of_scikit_learn():
     from sklearn.datasets import load_breast_cancer, load_wine
 
-    pairs: list[tuple[Table, Any]] = [(breast_cancer(), load_breast_cancer()), (wine(), load_wine())]
+    pairs: list[tuple[Table, Any]] = [
+        (load_table("breast-cancer"), load_breast_cancer()),
+        (load_table("wine"), load_wine()),
+    ]
     for table, bunch in pairs:
         assert np.array_equal(table.values, bunch.data)
         assert np.array_equal(table.labels, bunch.target)

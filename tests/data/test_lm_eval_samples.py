@@ -9,7 +9,7 @@ import pytest
 from pyarrow import csv
 from support.cli_runs import jaxaudit, refused
 
-from jaxaudit.data.scores.lm_eval import read_samples
+from jaxaudit.data import read_samples
 from jaxaudit.errors import InputError
 
 SECRET = "Basil of Kuwait"

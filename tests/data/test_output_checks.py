@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from jaxaudit.data.outputs.checks import (
+from jaxaudit.data import (
     OutputsBySet,
     exchanged_rows,
     knows_members_alone,

@@ -6,9 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxaudit.data.files import load_path
-from jaxaudit.data.resolve import load_table
-from jaxaudit.data.tables.table import MISSING, category_counts
+from jaxaudit.data import MISSING, category_counts, load_path, load_table
 
 ADULT = (0, 9, 16, 0, 7, 15, 6, 5, 2, 0, 0, 0, 42)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data import Role, Sets
 
 
 def test_the_order_is_that_of_roles_and_what_is_none_is_absent():

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxaudit.data.scores.columns import refuse_repeated
-from jaxaudit.data.scores.table import ScoreTable, score_table
+from jaxaudit.data import ScoreTable, refuse_repeated, score_table
 from jaxaudit.errors import InputError
 
 RANDOM = np.random.default_rng(1)

@@ -9,11 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import number_sets
-from jaxaudit.data.labels import checked_groups
-from jaxaudit.data.scores.files import load_scores
-from jaxaudit.data.scores.table import score_table
+from jaxaudit.data import checked_groups, load_scores, score_table
 from jaxaudit.errors import InputError
 
 SIZE = 40
@@ -103,13 +99,6 @@ def test_groups_as_whole_floats_are_those_as_integers():
     assert (
         score_table(columns(group=whole.astype(float))).content_hash == score_table(columns(group=whole)).content_hash
     )
-    with pytest.raises(InputError):
-        score_table(columns(group=whole + 0.5))
-
-
-def test_numbers_and_texts_that_look_alike_are_refused():
-    with pytest.raises(InputError):
-        score_table(columns(group=[1, "1"] * (SIZE // 2)))
 
 
 @pytest.mark.parametrize(
@@ -121,20 +110,6 @@ def test_one_group_in_two_spellings_is_refused(one: str, other: str):
     with pytest.raises(InputError, match="1 pairs that look alike"):
         checked_groups(values, "set")
     assert checked_groups(values[1:], "set").tolist() == [other, "8", "9"]
-
-
-@pytest.mark.parametrize("values", [[-1, 0, -1, 5], ["-1", "4", "-1", "b"]])
-def test_the_code_of_no_group_is_refused(values: list[Any]):
-    with pytest.raises(InputError, match="2 records of group -1"):
-        checked_groups(np.array(values), "set")
-
-
-@pytest.mark.parametrize(
-    "values", [[-1, 0, 1, 5], [-2, -1, -1, 3], [-3, -2, 0, 0], [-1, 1, -1, 1], ["-1", "+1"] * 2, ["-2", "-1", "-1"]]
-)
-def test_other_negative_groups_are_read(values: list[Any]):
-    """As numbers and as texts; -1 and 1 are two classes."""
-    assert checked_groups(np.array(values), "set").tolist() == values
 
 
 def test_numbers_as_spreadsheets_shorten_them_are_refused():
@@ -156,29 +131,6 @@ def test_codes_of_missing_scores_are_refused(code: float):
     # Within the others' range, or of few different numbers, it is a number.
     score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, 2e4 * (np.arange(SIZE) - 20.0))}))
     score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, np.arange(SIZE) % 3.0)}))
-
-
-@pytest.mark.parametrize(("most", "width"), [(99.0, 40.0), (-99.0, 40.0), (999.0, 300.0)])
-def test_scores_that_are_cut_at_99_are_no_codes(most: float, width: float):
-    """Confidences up to 99, log-odds within -99 and 99, perplexities up to 999: the next score is near."""
-    wide = most - np.sign(most) * width * np.abs(np.random.default_rng(5).normal(size=SIZE))
-    wide[[3, 8, 13]] = most
-    values = score_table(columns(**{"target.score": wide})).of("target")[0].scores["score"]
-    assert (values == most).sum() == 3
-    beyond = np.abs(wide)
-    beyond[[3, 8]] = -99
-    with pytest.raises(InputError, match="has records of -99, far from all others"):
-        score_table(columns(**{"target.score": beyond}))
-
-
-def test_names_that_only_look_like_numbers_are_no_rounded_numbers():
-    values = np.array(["12345e67", "12345e68", "ab"])
-    assert checked_groups(values, "set").tolist() == values.tolist()
-
-
-def test_groups_of_dealt_sets_are_as_strict():
-    with pytest.raises(InputError):
-        number_sets(Sets(query=np.array(["a", "nan"]), holdout=np.array(["b", "c"])))
 
 
 # Columns of other lengths
@@ -229,14 +181,13 @@ def test_a_whole_number_too_long_for_a_float_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     ("names", "models"),
     [
-        (["target.mink_0.1", "target.mink_0.2", "target.mink_0.3"], [("", ["mink_0.1", "mink_0.2", "mink_0.3"])]),
         (["target.x_wd0.01.loss", "target.llama-3.1.loss"], [("x_wd0.01", ["loss"]), ("llama-3.1", ["loss"])]),
         (["target.1.loss", "target.2.loss"], [("1", ["loss"]), ("2", ["loss"])]),
         (["target.old.model.loss"], [("old.model", ["loss"])]),
-        (["target.A.mink_0.2", "target.A.loss"], [("A", ["mink_0.2", "loss"])]),
+        (["target.A.min_k", "target.A.loss"], [("A", ["min_k", "loss"])]),
     ],
 )
-def test_a_dot_between_digits_is_no_border(names: list[str], models: list[tuple[str, list[str]]]):
+def test_the_last_dot_is_before_the_score(names: list[str], models: list[tuple[str, list[str]]]):
     values = {name: np.random.default_rng(place).gamma(2, size=4) for place, name in enumerate(names)}
     table = score_table({"set": ["query", "holdout"] * 2, **values})
     assert [(model.name, list(model.scores)) for model in table.of("target")] == models
@@ -245,7 +196,7 @@ def test_a_dot_between_digits_is_no_border(names: list[str], models: list[tuple[
 @pytest.mark.parametrize(
     "names",
     [
-        ["target.mink.20"],
+        ["target.mink_0.2"],
         ["target.min_k.p20"],
         ["target.loss", "target.zlib.ratio"],
         ["target.mink.p10", "target.zlibs.ratio"],
@@ -266,9 +217,7 @@ def test_covariates_keep_their_whole_names():
     assert list(table.covariates) == ["a.x", "b.x", "q_0.5"]
 
 
-@pytest.mark.parametrize(
-    "score", ["loss", "min_k", "min_k_plus_plus", "zlib", "squared_error", "probability", "nll", "Min-K", "mink_0.2"]
-)
+@pytest.mark.parametrize("score", ["loss", "min_k", "min_k_plus_plus", "zlib", "squared_error", "probability", "nll"])
 def test_a_score_with_the_sign_of_the_other_direction_is_refused(score: str):
     """As the log-likelihoods that other tools call loss, or min_k where higher is more likely a member's."""
     found = {"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]}
@@ -318,7 +267,7 @@ def test_shares_on_one_set_and_percentages_on_another_are_refused():
         assert len(score_table(columns(**{"target.rouge": honest})).of("target")[0].scores["rouge"]) == SIZE
 
 
-@pytest.mark.parametrize("score", ["probability", "Confidence", "accuracy", "rouge", "exact_memorization"])
+@pytest.mark.parametrize("score", ["probability", "confidence", "accuracy", "rouge", "exact_memorization"])
 def test_shares_that_are_none_are_refused_until_a_direction_is_said(score: str):
     sets = ["query", "holdout"] * 2
     for numbers in ([0.1, 2.5, 3.0, 0.2], [0.5, -0.5, 0.2, 0.1], [20.0, 300.0, 5.0, 1.0]):
@@ -332,24 +281,9 @@ def test_shares_that_are_none_are_refused_until_a_direction_is_said(score: str):
     assert score_table({"set": sets, "target.likelihood": [0.1, 2.5, 3.0, 0.2]}).directions == {"likelihood": 1}
 
 
-@pytest.mark.parametrize(
-    ("score", "direction"),
-    [
-        *(
-            ("Loss", -1),
-            ("NLL", -1),
-            ("ROUGE", 1),
-            ("Log_Likelihood", 1),
-            ("Min-K", -1),
-            ("mink", -1),
-            ("min_k_0.2", -1),
-        ),
-        *(("mink_20", -1), ("min_k_plus_plus_0.1", -1), ("mink++_0.2", -1), ("min_k_of_others", 0), ("minkowski", 0)),
-    ],
-)
-def test_known_names_in_any_case_and_of_any_share_of_tokens_have_a_direction(score: str, direction: int):
-    numbers = [-0.1, -0.4, -0.3, -0.2] if score == "Log_Likelihood" else [0.1, 0.4, 0.3, 0.2]
-    table = score_table({"set": ["query", "holdout"] * 2, f"target.{score}": numbers})
+@pytest.mark.parametrize(("score", "direction"), [("nll", -1), ("rouge", 1), ("NLL", 0), ("mink", 0), ("minkowski", 0)])
+def test_only_names_as_they_are_written_here_have_a_direction(score: str, direction: int):
+    table = score_table({"set": ["query", "holdout"] * 2, f"target.{score}": [0.1, 0.4, 0.3, 0.2]})
     assert table.directions == {score: direction}
     assert table.guessed == ((score,) if direction else ())
 
@@ -393,18 +327,6 @@ def test_what_stands_for_no_number_is_a_model_that_was_not_asked(missing: str, t
     with pytest.raises(InputError) as refused:
         load_scores(written(tmp_path / "s.csv", {**found, "used.1.loss": ["many"] * SIZE}))
     assert "drop" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_sets_and_the_first_words_of_columns_are_read_in_any_case(name: str, tmp_path: Path):
-    found = columns(group=[row // 4 for row in range(SIZE)])
-    sets = {"query": " Query ", "holdout": "HOLDOUT"}
-    loud = {"target.loss": "Target.loss", "set": " Set", "group": "GROUP"}
-    other = {loud.get(column, column): values for column, values in found.items()}
-    other[" Set"] = [sets[cell] for cell in found["set"]]
-    assert load_scores(written(tmp_path / name, other)).content_hash == score_table(found).content_hash
-    with pytest.raises(InputError):
-        score_table({**found, "Set": found["set"]})
 
 
 def test_a_table_without_records_is_refused(tmp_path: Path):

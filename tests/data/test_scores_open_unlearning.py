@@ -10,21 +10,18 @@ import numpy as np
 import pytest
 from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
 
-from jaxaudit.data.scores import open_unlearning
-from jaxaudit.data.scores.columns import ModelRole
-from jaxaudit.data.scores.open_unlearning import EvaluationLog, Joined, Set, model_names, read_log, table_of_logs
-from jaxaudit.data.scores.table import score_table
+from jaxaudit.data import EvaluationLog, model_names, read_log, score_table, table_of_logs
 from jaxaudit.errors import InputError
 
 Log = dict[str, Any]
 
 
-def table_of(folder: Path, logs: dict[ModelRole, list[Log]], block: int | None = None) -> Joined:
-    paths: dict[ModelRole, list[Path]] = {
+def table_of(folder: Path, logs: dict[Any, list[Log]], block: int | None = None) -> Any:
+    paths: dict[Any, list[Path]] = {
         role: [write_log(folder / f"{role}{place}", log) for place, log in enumerate(those)]
         for role, those in logs.items()
     }
-    read: dict[ModelRole, dict[str, EvaluationLog]] = {
+    read: dict[Any, dict[str, EvaluationLog]] = {
         role: dict(zip(model_names(those), map(read_log, those), strict=True)) for role, those in paths.items()
     }
     made = table_of_logs(read, block)
@@ -38,7 +35,7 @@ def test_what_is_taken(tmp_path: Path):
     assert set(scores["holdout"]) == set(ATTACKS)
     assert set(scores["query"]) == {*ATTACKS, "truth_ratio", "extraction_strength"}
     for name in ATTACKS:
-        parts: tuple[tuple[str, Set], ...] = (("forget", "query"), ("holdout", "holdout"))
+        parts: tuple[tuple[str, Any], ...] = (("forget", "query"), ("holdout", "holdout"))
         for part, ours in parts:
             wanted = [each["score"] for each in log[f"mia_{name}"][part]["value_by_index"].values()]
             assert scores[ours][name].values.tolist() == wanted
@@ -172,7 +169,7 @@ def test_a_target_without_any_number_is_refused(tmp_path: Path):
 
 def test_logs_of_other_records_are_refused(tmp_path: Path):
     for role in ("target", "unused", "used", "before", "baseline"):
-        logs: dict[ModelRole, list[Log]] = {"target": [tofu_log(1)]}
+        logs: dict[Any, list[Log]] = {"target": [tofu_log(1)]}
         logs.setdefault(role, []).append(tofu_log(2, records=20))
         with pytest.raises(InputError, match=r"40 and 20 records, of which 20 meet by index"):
             table_of(tmp_path, logs)
@@ -252,10 +249,10 @@ def test_bytes_that_are_no_text(tmp_path: Path):
 
 def test_a_log_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with open(tmp_path / "sparse.json", "wb") as file:
-        file.truncate(open_unlearning.LARGEST + 1)
+        file.truncate(2**28 + 1)
     with pytest.raises(InputError, match="more than 268,435,456 bytes"):
         read_log(tmp_path / "sparse.json")
-    monkeypatch.setattr(open_unlearning, "MOST_VALUES", 100)
+    monkeypatch.setattr("jaxaudit.data.scores.open_unlearning.MOST_VALUES", 100)
     with pytest.raises(InputError, match="more than 100 values"):
         read_log(write_log(tmp_path, tofu_log(1)))
     for name in ("none.json", "."):

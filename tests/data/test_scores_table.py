@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data.scores.files import load_scores, target_on
-from jaxaudit.data.scores.table import score_table
+from jaxaudit.data import load_scores, score_table, target_on
 from jaxaudit.errors import InputError
 
 GOOD = {
@@ -122,7 +121,7 @@ def test_a_bank_takes_the_target_of_a_set_from_a_table(tmp_path: Path):
     path.write_text("set,target.loss,before.loss\nholdout,3,1\nquery,1,2\nquery,2,5\n")
     np.testing.assert_array_equal(target_on(path, "query", True, 1), [-1, -2])
     np.testing.assert_array_equal(target_on(path, "query", False, -1), [1, 2])
-    with pytest.raises(InputError, match="the bank's scores are the other way"):
+    with pytest.raises(InputError, match="one score that is higher"):
         target_on(path, "query", False, 1)
     path.write_text("set,target.a.loss,target.b.loss\nholdout,3,1\nquery,1,2\n")
     with pytest.raises(InputError, match="2 targets"):

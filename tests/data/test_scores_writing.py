@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from jaxaudit.data.scores.files import write_scores
+from jaxaudit.data import write_scores
 from jaxaudit.errors import InputError
 
 FLOATS = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(allow_nan=False, allow_infinity=False))

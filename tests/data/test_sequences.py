@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from support.sequences import ANSWERS, PROMPTS, TEXTS
 
-from jaxaudit.data.sequences import BYTES, Tokenizer, Tokens, read_tokenizer, sequences, word_tokenizer
-from jaxaudit.data.texts import Texts
+from jaxaudit import sequences
+from jaxaudit.data import BYTES, Texts, Tokenizer, Tokens, read_tokenizer, word_tokenizer
 from jaxaudit.errors import InputError
 
 

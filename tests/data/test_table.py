@@ -8,18 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.tables import table as module
-from jaxaudit.data.tables.table import (
-    MISSING,
-    Column,
-    Table,
-    candidate_indices,
-    duplicates,
-    join_tables,
-    one_hot,
-    ordinal,
-)
+from jaxaudit.data import MISSING, Column, Examples, Table, candidate_indices, duplicates, join_tables, one_hot, ordinal
 from jaxaudit.errors import InputError
 
 AGE, SEX, RACE = Column("age"), Column("sex", ("F", "M")), Column("race", ("a", "b", "c", MISSING))
@@ -41,14 +30,14 @@ def of_kinds(values, kinds, labels=None):
     [
         ({"values": VALUES[:0], "labels": np.zeros(0, int)}, "people: there are no records"),
         ({"values": VALUES[0]}, r"values are float64 of shape \(3,\), but there are 3 columns"),
-        ({"values": VALUES[:, :0], "columns": ()}, "there is no column"),
+        ({"values": VALUES[:, :0], "columns": ()}, "needs at least one beside the label"),
         ({"columns": (AGE, SEX, Column("age", ("a", "b", "c", "d")))}, "the column name 'age' occurs twice"),
         ({"values": VALUES * np.array([np.nan, 1, 1])}, "NaN or infinite"),
-        ({"values": VALUES + np.array([0, 0, 1])}, "4 at record 1, but its 4 categories"),
-        ({"values": VALUES + np.array([0, 0.5, 0])}, r"1\.5 at record 0, but its 2 categories"),
+        ({"values": VALUES + np.array([0, 0, 1])}, "none of its 4 categories"),
+        ({"values": VALUES + np.array([0, 0.5, 0])}, "none of its 2 categories"),
         ({"labels": (0, 1)}, r"3 inputs but int64 labels of shape \(2,\)"),
         ({"labels": (0, 1, 2)}, "outside the 2 classes"),
-        ({"class_names": ("no", "no")}, "the class name 'no' occurs twice"),
+        ({"class_names": ("no", "no")}, "two classes have one name"),
     ],
 )
 def test_broken_tables_are_refused(change, message):
@@ -73,7 +62,7 @@ def test_the_hash_is_that_of_the_data(monkeypatch):
     ]
     assert len({base.content_hash, *(other.content_hash for other in others)}) == 9
     expected = base.content_hash
-    monkeypatch.setattr(module, "_BLOCK", 3)
+    monkeypatch.setattr("jaxaudit.data.tables.table._BLOCK", 3)
     assert make().content_hash == expected
 
 
@@ -131,7 +120,7 @@ def test_forms_are_those_of_a_loop(parts):
 def test_too_wide_a_form_is_refused(monkeypatch):
     table = of_kinds([[0, 4], [1, 0]], (3, 5))
     assert one_hot(table).inputs.shape == (2, 8)
-    monkeypatch.setattr(module, "MAX_BYTES", 63)
+    monkeypatch.setattr("jaxaudit.data.tables.table.MAX_BYTES", 63)
     with pytest.raises(InputError, match=r"categories \('c1' has 5\)"):
         one_hot(table)
 

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxaudit.data import tokenizer_files
-from jaxaudit.data.sequences import Tokens, read_tokenizer
-from jaxaudit.data.tokenizer_files import Normalizers, answer_start, pieces
+from jaxaudit.data import Normalizers, Tokens, answer_start, pieces, read_tokenizer
 from jaxaudit.errors import InputError
 
 tokenizers: Any = pytest.importorskip("tokenizers")
@@ -153,7 +151,7 @@ def test_texts_are_encoded_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyP
     texts = ["ab" * (row % 5) for row in range(40)]
     found = read_tokenizer(saved(tmp_path))
     whole = found.encode(texts)
-    monkeypatch.setattr(tokenizer_files, "PIECE", 7)
+    monkeypatch.setattr("jaxaudit.data.tokenizer_files.PIECE", 7)
     cut = list(pieces(texts))
     assert [text for piece in cut for text in piece] == texts
     assert all(len(piece) == 1 or sum(map(len, piece)) <= 7 for piece in cut)

@@ -12,7 +12,7 @@ ODD = (
 )
 SUFFIX = ".name"
 """Of a file that stands for what a person types: only its words are changed."""
-PIECES = (*"@:+[]%-,./~ ", "[:", ":]", "all", "train", "test", "10%", "101%", "-5", "[5:2]", "@@", "tfds:")
+PIECES = (*"@:+[]%-,./~ ", "[:", ":]", "all", "train", "test", "10%", "-5", "[5:2]", "@@")
 
 
 def odd(choose: random.Random) -> str:

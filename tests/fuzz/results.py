@@ -128,6 +128,6 @@ READERS = [
     Reader("safetensors", safetensors, read_any_weights, 4),
     Reader("hub", hub, read_any_weights, 4),
     Reader("adapter", adapter, read_adapter, 3),
-    Reader("name-set", name("digits@train[:10%]"), read_name(load), 3),
+    Reader("name-set", name("digits@train[:100]"), read_name(load), 3),
     Reader("name-table", name("wine@train[5:50]"), read_name(load_table), 2),
 ]

@@ -321,8 +321,7 @@ def with_groups(
         trust = trusted_by_checks(finding.confidence, target.checks, frozenset({HOLDOUT_LIKE_QUERY}))
         finding = structs.replace(finding, confidence=trust, caveats=(*finding.caveats, *no_share))
         groups.sort(key=lambda group: (np.inf if group.p_never is None else group.p_never, group.name))
-        first_is = "record" if table.above is None else "line"
-        grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests, first_is=first_is)
+        grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests)
         results.append(structs.replace(target, groups=tuple(groups), grouping=grouping))
     return tuple(results)
 
@@ -368,7 +367,7 @@ def _group_result(
     p_never, effect, low, high = (None if value is None else number(value) for value in numbers)
     return GroupResult(
         name=name + 1,
-        first=int(rows[numbered_groups(table)[rows] == name][0]) + (table.above or 0) + 1,
+        first=int(rows[numbered_groups(table)[rows] == name][0]) + 1,
         records=int(group_counts(table, "query")[name]),
         holdout_records=int(group_counts(table, "holdout")[name]),
         verdict=verdict,

@@ -35,8 +35,7 @@ class GroupResult(StrictStruct, frozen=True, kw_only=True):
     Attributes:
         name: its number, and no id of the table's: groups are numbered from 1, in the order in which they first occur
             among the records of query set, holdout and members.
-        first: where its first query record is: the line of the file, or the record of the table counted from 1
-            (`Grouping.first_is`).
+        first: its first query record, among the records of the table counted from 1.
         records, holdout_records: how many of its records are in the query set, and in the holdout.
         verdict: `remembered`, by `p_adjusted`. `suspected`, by `p_adjusted_bh` alone, or by models. `not found`, which
             rules nothing out. `cannot be found`: no scores, of this group and all others, could have led to
@@ -75,13 +74,11 @@ class Grouping(StrictStruct, frozen=True, kw_only=True):
     Attributes:
         adjustment: how `p_adjusted` and `p_adjusted_bh` are adjusted, and what that guarantees.
         tests: for how many tests, of a group and a target each, they are adjusted.
-        first_is: what `GroupResult.first` counts: lines of the file from 1, the header among them, or records from 1.
     """
 
     finding: Finding
     adjustment: str
     tests: Count
-    first_is: Literal["line", "record"]
 
 
 SCORES = "scores"

@@ -27,8 +27,8 @@ class DealData(Columns):
         names="data",
     )
     groups: str | None = dealt_groups(
-        "Group of each record, such as its patient, to deal groups whole: .npy, .csv, or the name of an array in the "
-        ".npz, of a column in the .csv or of a key in the lines that DATA names.",
+        "Group of each record, such as its patient, to deal groups whole: .npy, or the name of an array in the .npz, "
+        "of a column in the .csv or of a key in the lines that DATA names.",
     )
     by: str | None = dealt_groups(
         "As --groups, but the records of each group are dealt over all sets, at random within the group: for a verdict "

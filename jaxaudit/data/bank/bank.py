@@ -3,12 +3,9 @@ writing.
 """
 
 import hashlib
-import math
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt32
 
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, description_json, read_description
-from jaxaudit.data.bank.outputs import FOLDER, WHOLE, open_outputs, outputs_path
+from jaxaudit.data.bank.outputs import FOLDER, WHOLE, outputs_path, read_model
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import number_sets
@@ -104,7 +101,7 @@ class Bank:
             InputError: there is no such file; it is a link, damaged or cut short; or its numbers have another shape,
                 are NaN, or are not of the kind that `bank.json` declares.
         """
-        return open_outputs(self.directory, model, self.description)()
+        return read_model(self.directory, model, self.description)
 
 
 def load_bank(path: str | Path) -> Bank:
@@ -112,14 +109,13 @@ def load_bank(path: str | Path) -> Bank:
 
     Raises:
         InputError: a file is missing, a link, damaged, or does not agree with `bank.json`; labels are out of range;
-            every model was trained on all records, or every model on none; files are far larger than their space on
-            disk; or there are more records than memory for one model's outputs.
+            every model was trained on all records, or every model on none; or there are more records than memory for
+            one model's outputs.
     """
     directory = expanded(path)
     description = read_description(directory)
     n, models, sizes = description.records, description.models, description.sizes
     refuse_larger(directory, n * BYTES_A_RECORD, MAX_BYTES, "keep fewer records for this machine's memory")
-    refuse_holes(directory)
     classed = description.outputs not in SCORED
     present = {name for name in ARRAYS if _there(directory, name)}
     needed = {MEMBERSHIP, *([LABELS] if classed else ()), *([GROUPS] if description.groups else ())}
@@ -217,33 +213,7 @@ def _there(directory: Path, name: str) -> bool:
     return os.path.lexists(directory / name)
 
 
-SMALL, SHRUNK = 1 << 28, 100
-"""Bytes that are always accepted, and the largest ratio of claimed to stored bytes."""
-STORAGE_UNIT = 512
-"""Bytes of the unit in which a file system counts blocks, whatever its own block size."""
-
-
-def refuse_holes(directory: Path) -> None:
-    """Refuses a bank whose files claim far more than the disk holds of them: even a compressing file system needs more
-    space for random masks. One that does not report allocated space, as some network file systems, is trusted.
-    """
-    try:
-        folders = [folder for folder in (directory, directory / FOLDER) if folder.is_dir()]
-        stats = [entry.stat(follow_symlinks=False) for folder in folders for entry in os.scandir(folder)]
-    except OSError:
-        return  # whoever reads it says what is wrong
-    held = sum(STORAGE_UNIT * getattr(stat_result, "st_blocks", 0) for stat_result in stats)
-    claimed = sum(stat_result.st_size for stat_result in stats)
-    if held and claimed > max(SMALL, SHRUNK * held):
-        raise InputError(
-            f"{directory}: its files claim {claimed / 2**30:.1f} GiB, of which {held / 2**20:.1f} MiB are on the disk, "
-            "so they have holes in place of numbers; was the bank copied whole?"
-        )
-
-
 Found = TypeVar("Found")
-READERS = 4
-"""Number of files read at the same time; fewer if they would take too much memory."""
 READ_BLOCK = 1 << 19
 
 
@@ -252,33 +222,17 @@ def read_models(
 ) -> tuple[list[Found], str]:
     """Applies a function to the outputs of these models of a bank, in order, and hashes all labels, and these models'
     numbers, masks and outputs (`blake2b:...`).
-
-    Files are opened only by the calling thread, because threads that parse headers at the same time sometimes fail
-    (CPython 3.11), and only a few are open at once. Several threads read their numbers.
     """
-    digests = [b""] * len(models)
-
-    def read(index: int, outputs: Callable[[], np.ndarray]) -> Found:
-        with _naming(bank, models[index]):
-            values = outputs()
-            digests[index] = _digest(models[index], bank.membership[models[index]], values)
-            return use(index, values)
-
-    read_so_far: list[Found] = []
-    together = max(1, min(READERS, MAX_BYTES // (8 * math.prod(bank.description.shape))))
-    with ThreadPoolExecutor(together) as threads:
-        waiting: deque[Future[Found]] = deque()
-        for index, model in enumerate(models):
-            with _naming(bank, model):
-                opened = open_outputs(bank.directory, model, bank.description)
-            waiting.append(threads.submit(read, index, opened))
-            if len(waiting) > together:
-                read_so_far.append(waiting.popleft().result())
-        read_so_far.extend(future.result() for future in waiting)
+    digests, results = dict[int, bytes](), list[Found]()
+    for index, model in enumerate(models):
+        with _naming(bank, model):
+            values = bank.outputs(model)
+            digests[model] = _digest(model, bank.membership[model], values)
+            results.append(use(index, values))
     whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
-    for index in np.argsort(np.asarray(models, int)):
-        whole.update(digests[index])
-    return read_so_far, f"blake2b:{whole.hexdigest()}"
+    for model in sorted(digests):
+        whole.update(digests[model])
+    return results, f"blake2b:{whole.hexdigest()}"
 
 
 @contextmanager

@@ -75,15 +75,15 @@ def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.n
     """
     refuse_pickle(path)
     stored = StoredArray(path)
-    fits = stored.ndim and len(stored) >= records and stored.shape[1:] in ((), (1,)) and (classes or 2) <= MOST_CLASSES
-    names = None if classes is None or not fits else tuple(map(str, range(classes)))
-    labels, class_names = encode_labels(stored[:records], names, str(path)) if fits else (np.zeros(0, int), ())
-    if class_names != tuple(map(str, range(len(class_names)))) or len(class_names) < 2:
-        raise InputError(
-            f"{path}: has labels of shape {stored.shape}; {records} records have one each, a class numbered from 0, of "
-            f"which there are 2 to {MOST_CLASSES:,}, as many as outputs ({classes or 'not stated'})."
-        )
-    return labels, len(class_names)
+    names = tuple(map(str, range(min(classes or 2, MOST_CLASSES + 1))))
+    if stored.ndim and len(stored) >= records and stored.shape[1:] in ((), (1,)) and len(names) <= MOST_CLASSES:
+        labels, class_names = encode_labels(stored[:records], names if classes else None, str(path))
+        if class_names == tuple(map(str, range(len(class_names)))) and len(class_names) > 1:
+            return labels, len(class_names)
+    raise InputError(
+        f"{path}: has labels of shape {stored.shape}; {records} records have one each, a class numbered from 0, of "
+        f"which there are 2 to {MOST_CLASSES:,}, as many as outputs ({classes or 'not stated'})."
+    )
 
 
 def chosen_rows(path: Path, records: int, option: str) -> Int[np.ndarray, " chosen"]:
@@ -141,7 +141,12 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign:
             "would be compared with models of others; import a folder of each."
         )
     tool = LIRA if any(_NUMBERED.fullmatch(file.name) for file in files_of_outputs) else PYTORCH
-    recipe = _recipe(tool, settings, [int(file.stem) for file in files_of_outputs if _NUMBERED.fullmatch(file.name)])
+    shared = {name: value for name, value in settings[0].items() if name not in OWN and value is not None}
+    shared = {name: shared[name] for name in sorted(shared) if all(of.get(name) == shared[name] for of in settings)}
+    words = ", ".join(f"{name}={value}" for name, value in shared.items()) or "no settings are known"
+    epochs = sorted({int(file.stem) for file in files_of_outputs if _NUMBERED.fullmatch(file.name)})
+    until = f", outputs after epoch {', '.join(map(str, epochs))}" if epochs else ""
+    recipe = f"{tool}: {words}{until}"[:LONGEST_RECIPE]
     return Foreign(tool, classes, views, labels_array, membership, readers, recipe)
 
 
@@ -199,16 +204,3 @@ def _hparams(experiment: Path) -> dict[str, Any]:
         text = read_small(path, LONGEST_HPARAMS, links=False)
         refuse_repeated_keys(text)
         return msgspec.json.decode(text, type=dict[str, str | int | float | bool | None])
-
-
-def _recipe(tool: str, settings: list[dict[str, Any]], epochs: list[int]) -> str:
-    """The settings that all experiments share, as text."""
-    common = [
-        name
-        for name in settings[0]
-        if name not in OWN and all(setting.get(name) == settings[0][name] for setting in settings)
-    ]
-    values = [f"{name}={settings[0][name]}" for name in sorted(common) if settings[0][name] is not None]
-    until = [f"outputs after epoch {epochs[0]}"] if len(set(epochs)) == 1 else []
-    until = [f"after epochs {min(epochs)} to {max(epochs)}"] if len(set(epochs)) > 1 else until
-    return f"{tool}: {', '.join([*values, *until]) or 'no settings are known'}"[:LONGEST_RECIPE]

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,22 +28,16 @@ def outputs_path(directory: Path, model: int) -> Path:
     return directory / FOLDER / f"{model:05}.npy"
 
 
-def open_outputs(directory: Path, model: int, description: Description) -> Callable[[], np.ndarray]:
-    """A function that reads and checks the outputs of a model, `[n, views, values]` and read-only; `log_odds` have one
-    value. Only the file's header is read before it is called.
-    """
+def read_model(directory: Path, model: int, description: Description) -> np.ndarray:
+    """The outputs of a model, checked, `[n, views, values]` and read-only; `log_odds` have one value."""
     path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
     stored = StoredArray(directory / WHOLE if whole else path)
     rows, source = (slice(model, model + 1), WHOLE) if whole else (slice(None), path.name)
     _refuse_form(stored.dtype, stored.shape, description, source, (description.models,) if whole else ())
     refuse_larger(f"{source}, of one model", math.prod(description.shape) * stored.dtype.itemsize, MAX_BYTES)
-
-    def read() -> np.ndarray:
-        values = stored[rows]
-        values.flags.writeable = False
-        return checked(values[0] if whole else values, description, source)
-
-    return read
+    values = stored[rows]
+    values.flags.writeable = False
+    return checked(values[0] if whole else values, description, source)
 
 
 def load_into(path: Path | OutputsPlace, description: Description, of: str | None = None) -> np.ndarray:
@@ -76,7 +69,6 @@ def load_into(path: Path | OutputsPlace, description: Description, of: str | Non
         names = description.class_names or description.classes
         # The kind of outputs is checked below, since no option can declare it here.
         values = load_outputs(place, names, description.records, "logits", of="bank").values
-        values = values if values.shape[1] > 1 else _both_classes(values, description, place.name)
     else:
         refuse_pickle(place.path)
         if place.path.suffix.lower() != ".npy":
@@ -85,15 +77,6 @@ def load_into(path: Path | OutputsPlace, description: Description, of: str | Non
         values = read_npy(place.path, min(MAX_BYTES, 16 * math.prod(description.shape) + SPARE))
     with np.errstate(over="ignore"):
         return checked(values.astype(np.float32), description, place.name)
-
-
-def _both_classes(values: np.ndarray, description: Description, source: str) -> np.ndarray:
-    """A column for each of two classes, computed from the column of the second class."""
-    if description.outputs == "probabilities":
-        return np.concatenate([1 - values, values], axis=1)
-    if inside(span_of(values, source)):
-        raise _other_kind(description, source)
-    return np.concatenate([np.zeros_like(values), values], axis=1)
 
 
 def checked(values: np.ndarray, description: Description, source: str) -> np.ndarray:

@@ -8,8 +8,8 @@ a bound on what they state or unpack to. A format has one door: NumPy's is `data
 are opened, and never waited for (`data/errors.py`). A third party's parser runs within `data/formats/parsing.py`: it is
 quiet, and whatever it raises is one `InputError`, which never quotes a record. No pickle is ever loaded. The classes
 that a prepared TFDS set names are compared with TFDS's own names and never imported: TFDS gets features of ours in
-place of those on disk. A table's columns are bounded by its first line, and a first line that looks like a record is
-refused by the column's number. What is written is written through no link, under a name that nobody can foresee, and
-moved to its place when it is whole. A run directory is its owner's alone (0700, its files 0600); what is handed on
-names files relative to where the command ran. `tests/fuzz` holds all readers to this.
+place of those on disk. A table's columns are bounded by its first line. What is written is written through no link,
+under a name that nobody can foresee, and moved to its place when it is whole. A run directory is its owner's alone
+(0700, its files 0600); what is handed on names files relative to where the command ran. `tests/fuzz` holds all
+readers to this.
 """

@@ -77,13 +77,8 @@ class StoredArray:
 
     def __getitem__(self, rows: slice) -> np.ndarray:
         """These successive rows, as a new array."""
-        try:
-            with open_data(self.path, links=self._links) as file:
-                return self._read(file, *(rows.indices(len(self))[:2] if self.ndim else (0, 1)))
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read ({error.strerror}).") from error
-        except MemoryError as error:
-            raise InputError(f"{self.path}: is more than there is memory for; split it into smaller files.") from error
+        with open_data(self.path, links=self._links) as file, parsing(f"{self.path}: cannot be read", "is it whole?"):
+            return self._read(file, *(rows.indices(len(self))[:2] if self.ndim else (0, 1)))
 
     def _read(self, file: BufferedReader, first: int, last: int) -> np.ndarray:
         count, columns = max(0, last - first), math.prod(self.shape[1:])
@@ -124,11 +119,17 @@ class NpzArrays:
             zipfile.ZipFile(_Directory(file)) as archive,
         ):
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
-        for member in members:
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
-                raise InputError(f"{path}: is packed in a way that NumPy does not use; save it with np.savez.")
-            if member.file_size > MOST_DEFLATED * (member.compress_size + 1):
-                raise InputError(f"{path}: is damaged (its stated sizes exceed its bytes); save it again.")
+        kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        if any(
+            member.compress_type not in kinds
+            or member.flag_bits & 1
+            or member.file_size > MOST_DEFLATED * (member.compress_size + 1)
+            for member in members
+        ):
+            raise InputError(
+                f"{path}: is packed in a way that NumPy does not use, or damaged (its stated sizes exceed its bytes); "
+                "save it with np.savez."
+            )
         counted = [member for member in members if not (opened and member.compress_type == zipfile.ZIP_STORED)]
         refuse_larger(path, sum(member.file_size for member in counted), max_bytes)
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
@@ -236,13 +237,12 @@ def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_byt
     with parsing(f"{source}: is not a NumPy array file", "save it with np.save."):
         header = _read_header(stream)
     dtype = header.dtype
-    if dtype.hasobject:
-        raise InputError(
-            f"{source}: contains pickled objects, which could run code when read; save it again with np.save or "
-            "np.savez without object arrays (text as dtype str, ragged lists padded)."
-        )
     if dtype.names is not None or dtype.itemsize == 0 or dtype.kind not in "biufSU":
-        raise InputError(f"{source}: has values of type {dtype}; save plain numbers or text.")
+        pickled = " contains pickled objects, which could run code when read, or" if dtype.hasobject else ""
+        raise InputError(
+            f"{source}:{pickled} has values of type {dtype}; save it again with np.save or np.savez without object "
+            "arrays, as plain numbers or text (dtype str, ragged lists padded)."
+        )
     size = math.prod(header.shape) * dtype.itemsize
     refuse_larger(source, size, max_bytes)
     whole = header.length + size

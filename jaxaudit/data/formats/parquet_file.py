@@ -8,7 +8,7 @@ one, which Arrow refuses for texts that are stored as differences. Values are ad
 
 import json
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -19,18 +19,12 @@ from pyarrow import parquet
 
 from jaxaudit.data.formats.parquet_footer import MAGIC, unpacked_bytes
 from jaxaudit.data.formats.parsing import parsing
-from jaxaudit.data.formats.text_table import TextTable, check_header, float_cells, read_csv
+from jaxaudit.data.formats.text_table import TextTable, float_cells, read_csv
 from jaxaudit.data.labels import COLUMN, are_dealt
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
-IMAGES_TO_FOLDERS = (
-    "python -c \"import pathlib as l, pyarrow.parquet as p; [(d := l.Path('images', '%04d' % r['label'])).mkdir("
-    "0o777, True, True) or (d / f'{i:07}.png').write_bytes(r['image']['bytes']) for i, r in "
-    "enumerate(p.read_table('FILE.parquet').to_pylist())]\""
-)
-"""A line that writes the images of a Parquet file into folders; an image is read by its bytes, whatever its suffix."""
 CELL = 16
 """Bytes that a cell takes beside its text."""
 ROWS = 1 << 16
@@ -66,6 +60,15 @@ def parquet_names(path: Path) -> list[str]:
         return file.schema_arrow.names
 
 
+def index_names(path: Path) -> list[str]:
+    """The columns of a Parquet file that hold pandas' index; damaged metadata name none."""
+    with opened_parquet(path) as (file, _), suppress(ValueError, KeyError, TypeError, RecursionError):
+        schema = file.schema_arrow
+        names = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))["index_columns"]
+        return [name for name in schema.names if name in names]
+    return []
+
+
 def typed_columns(path: Path, names: list[str]) -> pa.Table:
     """Columns that `read_parquet` has read and so bounded, with their types: categories as what they stand for.
 
@@ -78,38 +81,24 @@ def typed_columns(path: Path, names: list[str]) -> pa.Table:
     return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)]))
 
 
-def read_parquet(
-    path: Path,
-    *,
-    keep: Collection[str] = (),
-    drop: Collection[str] | None = (),
-    index: bool = False,
-    only: Callable[[str], bool] = lambda _: True,
-) -> tuple[TextTable, tuple[str, ...]]:
-    """The cells as text, empty where missing, and notes on the columns.
+def read_parquet(path: Path, only: Callable[[str], bool] = lambda _: True) -> TextTable:
+    """The cells as text, empty where missing.
 
-    Numbers, booleans, dates, times and decimals are converted to text; dictionary-encoded text is decoded.
-
-    Args:
-        path: the file.
-        keep, drop: the index columns of pandas (named in its metadata) are left out unless they are in one of these.
-            A column of an unsupported type that is to be dropped gets empty cells; a
-            column of lists, or of anything else without a text, is refused. Where `drop` is None, no column is left
-            out or refused.
-        index: whether pandas' index columns are columns as all others.
-        only: by its name, whether a column is read; others get empty cells, whatever their type.
+    Numbers, booleans, dates, times and decimals are converted to text; dictionary-encoded text is decoded. A column of
+    lists, or of anything else without a text, is refused. `only` says by its name whether a column is read; others get
+    empty cells, whatever their type.
     """
     with opened_parquet(path) as (file, stream):
         schema, rows, count = file.schema_arrow, file.metadata.num_rows, len(file.schema_arrow.names)
         title, most = f"{path}, {rows:,} rows of {count:,} columns", most_unpacked(file_size(stream), MAX_BYTES)
-        if max(count, len(file.schema)) > MOST_COLUMNS:
-            raise InputError(f"{path}: has {len(file.schema):,} columns; at most {MOST_COLUMNS:,} are allowed.")
-        if len(set(schema.names)) < count:
-            raise InputError(f"{path}: two columns have the same name; give each its own.")
-        kept = {*keep, *(drop or ())}
-        left_out = [] if index or drop is None else [n for n in index_columns(schema) if n not in kept]
-        names = [name for name in schema.names if name not in left_out]
-        read = [name for name in names if only(name) and _flat(path, schema.field(name), drop)]
+        if max(count, len(file.schema)) > MOST_COLUMNS or len(set(schema.names)) < count:
+            raise InputError(
+                f"{path}: has {len(file.schema):,} columns, of which at most {MOST_COLUMNS:,} are allowed, or two of "
+                "one name; give each its own."
+            )
+        read = [name for name in schema.names if only(name)]
+        for name in read:
+            _check_flat(path, schema.field(name))
         refuse_larger(title, CELL * rows * max(1, len(read)), most, ADVICE)
         refuse_larger(title, unpacked_bytes(stream), most, ADVICE)
         parts: dict[str, list[pa.Array]] = {name: [] for name in read}
@@ -123,43 +112,23 @@ def read_parquet(
                 size += CELL * len(batch) + parts[name][-1].nbytes
                 refuse_larger(title, size, most, ADVICE)
             done += len(batch)
-    rows = done if read else rows
-    nothing = pa.chunked_array([pa.repeat("", rows if names else 0)])
-    columns = [pa.chunked_array(parts[name], pa.string()) if name in parts else nothing for name in names]
-    listed = ", ".join(map(repr, left_out))
-    notes = (f"the pandas index in the file ({listed}) is left out",) if left_out else ()
-    kinds = {name: schema.field(name).type for name in names}
+    nothing = pa.chunked_array([pa.repeat("", done if read else rows)])
+    columns = [pa.chunked_array(parts[name], pa.string()) if name in parts else nothing for name in schema.names]
+    kinds = {name: schema.field(name).type for name in read}
     floats = {name: np.dtype(kind.to_pandas_dtype()) for name, kind in kinds.items() if pa.types.is_floating(kind)}
-    return TextTable(names, columns, path.name, floats=floats), notes
+    return TextTable(schema.names, columns, path.name, floats=floats)
 
 
-def index_columns(schema: pa.Schema) -> list[str]:
-    """The columns of a Parquet file that hold pandas' index; damaged metadata name none."""
-    try:
-        pandas_notes = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-        return [name for name in pandas_notes["index_columns"] if isinstance(name, str) and name in schema.names]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return []
-
-
-def _flat(path: Path, field: pa.Field, drop: Collection[str] | None) -> bool:
-    """Whether a column holds one value per cell; a column that does not must be dropped."""
+def _check_flat(path: Path, field: pa.Field) -> None:
+    """Refuses a column that does not hold one value per cell."""
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     written = is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
-    if written and not (pa.types.is_duration(kind) or pa.types.is_interval(kind)):
-        return True
-    if drop is None or field.name in drop:
-        return False
-    if pa.types.is_struct(kind) and {"bytes", "path"} <= {kind.field(place).name for place in range(kind.num_fields)}:
+    if not written or pa.types.is_duration(kind) or pa.types.is_interval(kind):
         raise InputError(
-            f"{path}: column {field.name!r} has encoded images, as Hugging Face stores them, and images are read from "
-            "a folder of folders, one a class. This writes it of columns image and label, numbers of classes: "
-            f"{IMAGES_TO_FOLDERS}"
+            f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
+            "it out (`drop`), or write it as numbers or text. Images are read from a folder of folders, one a class, "
+            "and texts from JSON Lines."
         )
-    raise InputError(
-        f"{path}: column {field.name!r} has values of type {str(kind)[:60]}, which a classifier cannot use; leave "
-        "it out (`drop`), or write it as numbers or text. A file of texts is one of JSON Lines."
-    )
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -188,25 +157,11 @@ def _as_text(cells: pa.Array) -> pa.Array:
     return text
 
 
-def read_text_table(
-    path: Path,
-    *,
-    keep: Collection[str] = (),
-    drop: Collection[str] | None = (),
-    index: bool = False,
-    only: Callable[[str], bool] = lambda _: True,
-) -> tuple[TextTable, tuple[str, ...]]:
-    """The cells of a CSV file with a header line, or of a Parquet file; and notes on its format.
-
-    Args:
-        path: the file; its first bytes show which format it has, and what ends in .parquet is no CSV file.
-        keep, drop, index, only: as for `read_parquet`.
+def read_text_table(path: Path, only: Callable[[str], bool] = lambda _: True) -> TextTable:
+    """The cells of a CSV file with a header line, or of a Parquet file; its first bytes show which format it has, and
+    what ends in .parquet is no CSV file. `only` is as for `read_parquet`.
     """
-    if is_parquet(path):
-        return read_parquet(path, keep=keep, drop=drop, index=index, only=only)
-    table = read_csv(path)
-    check_header(table, path)
-    return table, (f"it is read as {table.note}",) if table.note else ()
+    return read_parquet(path, only) if is_parquet(path) else read_csv(path)
 
 
 def is_parquet(path: Path) -> bool:

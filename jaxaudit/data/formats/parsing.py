@@ -56,16 +56,13 @@ def parsing(complaint: str, advice: str) -> Iterator[None]:
     try:
         with quietly():
             yield
-    except InputError:
-        raise
-    except MemoryError as error:
-        raise InputError(f"{complaint} (not enough memory); split it into smaller files.") from error
-    except Exception as error:
-        raise InputError(f"{complaint} ({reason_of(error)}); {advice}") from error
     except BaseException as error:
-        # A panic of a parser written in Rust, which is no Exception.
-        if type(error).__name__ != "PanicException":
+        # A panic of a parser written in Rust is no Exception.
+        caught = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        if not caught or isinstance(error, InputError):
             raise
+        if isinstance(error, MemoryError):
+            raise InputError(f"{complaint} (not enough memory); split it into smaller files.") from error
         raise InputError(f"{complaint} ({reason_of(error)}); {advice}") from error
 
 

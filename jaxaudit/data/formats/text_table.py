@@ -28,13 +28,9 @@ from jaxaudit.errors import InputError
 NAMELESS = re.compile(r"|unnamed: \d+", re.IGNORECASE)
 """What a column without a name is called; pandas gives it a number."""
 Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
-_LOOKED_AT, _LOOKED_AT_COLUMNS = 10_000, 100
-NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
-
-
 FIRST_LINE = 2**20
 """Largest number of characters of the first line, which determines the number of columns."""
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _SAMPLE, _LINES = 2**18, 200
 _WITH_POINT, _WITH_COMMA = (re.compile(rf"\s*[+-]?\d*\{sign}\d+([eE][+-]?\d+)?\s*") for sign in ".,")
 
@@ -136,37 +132,6 @@ def whole(cells: pa.ChunkedArray) -> bool:
     return bool(pc.call_function("any", [pc.call_function("match_substring_regex", [cells], pattern)]).as_py())
 
 
-def looks_like_record(header: Sequence[str]) -> int | None:
-    """The first cell that is a number and so not a column name, if any; numbers that count from 0 or 1 are names.
-
-    >>> looks_like_record(["age", "39", "Rome"]), looks_like_record(["label", "0", "1", "2"])
-    (1, None)
-    """
-    indices = [index for index, name in enumerate(header) if NUMBER.fullmatch(name.replace(",", "."))]
-    names = [header[index] for index in indices]
-    counted = any(names == [str(start + index) for index in range(len(names))] for start in (0, 1))
-    return indices[0] if indices and not counted else None
-
-
-def check_header(table: TextTable, path: Path) -> None:
-    """Rejects a first line that looks like a record, since its cells would be shown as names of columns: one of them is
-    a number (see `looks_like_record`), or half of them occur again below.
-    """
-    names = table.header
-    index = looks_like_record(names)
-    again = sum(
-        name != "" and bool(pc.call_function("any", [pc.call_function("equal", [cells[:_LOOKED_AT], name])]).as_py())
-        for name, cells in list(zip(names, table.columns, strict=True))[:_LOOKED_AT_COLUMNS]
-    )
-    if index is None and (again < 2 or 2 * again < min(len(names), _LOOKED_AT_COLUMNS)):
-        return
-    why = f"its cell {index + 1} is a number" if index is not None else "its cells occur again in the lines below"
-    raise InputError(
-        f"{path}: the first line looks like a record, not like column names, because {why}; add a header line, with a "
-        "name for every column."
-    )
-
-
 class CsvFormat(NamedTuple):
     """How a file is written.
 
@@ -186,31 +151,29 @@ class CsvFormat(NamedTuple):
 def find_format(data: bytes, path: Path) -> tuple[CsvFormat, int]:
     """The format of a file that holds these bytes, and the number of cells in its first line.
 
-    The encoding is UTF-8. The delimiter is the one of `DELIMITERS` that splits (nearly) all lines into as many cells as
-    the first, and the most of these into numbers; the comma if unclear. The decimal sign is a comma if cells are not
-    separated by commas, some cell has one and none has a decimal point.
+    The encoding is UTF-8. Cells are separated by tabs if the first line has one, else by semicolons if it has one, else
+    by commas. The decimal sign is a comma if cells are not separated by commas, some cell has one and none has a
+    decimal point.
     """
     text = _text(data, path)
     first = text.partition("\n")[0].partition("\r")[0]
+    sign = next((sign for sign in DELIMITERS if sign in first), ",")
     sample = text[: max(_SAMPLE, 4 * len(first))]
     if len(sample) < len(text) or len(text) > FIRST_LINE:
         sample = sample[: sample.rfind("\n") + 1] or first
-    candidates = [sign for sign in DELIMITERS if sign in first] or [","]
-    wide = max(map(first.count, candidates)) >= MOST_COLUMNS
     trouble = (
         ("is empty; was it written completely?", not text),
         ("its first line is blank; delete it.", not first),
         (f"its first line has more than {FIRST_LINE:,} characters; is it a table?", len(first) > FIRST_LINE),
-        (f"its first line has more than the allowed {MOST_COLUMNS:,} columns.", wide),
+        (f"its first line has more than the allowed {MOST_COLUMNS:,} columns.", first.count(sign) >= MOST_COLUMNS),
     )
-    lines = {} if any(wrong for _, wrong in trouble) else {sign: _cells(sample, sign) for sign in candidates}
-    sign = max(lines, key=lambda sign: _fit(lines[sign]), default=",")
-    if not lines.get(sign):
+    lines = [] if any(wrong for _, wrong in trouble) else _cells(sample, sign)
+    if not lines:
         unsplit = "its first line cannot be split into cells; is a quotation mark not closed?"
         raise InputError(f"{path}: {next((words for words, wrong in trouble if wrong), unsplit)}")
-    cells = [cell for line in lines[sign] for cell in line]
+    cells = [cell for line in lines for cell in line]
     commas = any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))
-    return CsvFormat(sign, "," if sign != "," and commas else "."), len(lines[sign][0])
+    return CsvFormat(sign, "," if sign != "," and commas else "."), len(lines[0])
 
 
 def _text(data: bytes, path: Path) -> str:
@@ -230,17 +193,6 @@ def _cells(text: str, delimiter: str) -> list[list[str]]:
     with suppress(csv.Error):
         lines_read.extend(islice((line for line in lines if line), _LINES))
     return lines_read
-
-
-def _fit(lines: list[list[str]]) -> tuple[float, float]:
-    """How well a delimiter fits: the share of lines as wide as the first one, and of cells that are numbers."""
-    width = len(lines[0]) if lines else 0
-    share = sum(len(line) == width for line in lines) / max(len(lines), 1)
-    if width < 2 or share <= 0.5:
-        return 0.0, 0.0
-    cells = [cell for line in lines for cell in line]
-    plain = (cell.strip().removesuffix("%").replace(",", ".") for cell in cells)
-    return share, sum(NUMBER.fullmatch(cell) is not None for cell in plain) / len(cells)
 
 
 def read_csv(path: Path, header: bool = True) -> TextTable:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -136,10 +136,11 @@ class OutputColumns(NamedTuple):
 def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
     """The numbers in a .npz, .npy, .csv or .parquet file. Tables must have the expected rows and columns."""
     path, source = place.path, place.name
-    if not (exists(path) and path.is_file()):
-        raise InputError(f"{path}: there is no such file; is the path right?")
-    refuse_suffix(path)
-    suffix = path.suffix.lower()
+    suffix, kinds = path.suffix.lower(), (".npz", ".npy", *TABLES)
+    if suffix not in kinds or not (exists(path) and path.is_file()):
+        refuse_pickle(path)
+        of_kinds = f"outputs are read from {', '.join(kinds)}; save them as one of these (.txt, .tsv, .xlsx: as .csv)."
+        raise InputError(f"{path}: {of_kinds if exists(path) else 'there is no such file; is the path right?'}")
     if suffix in TABLES:
         columns_of = _csv_columns if suffix == ".csv" else _parquet_columns
         if not place.part:
@@ -159,15 +160,6 @@ def read_outputs(place: OutputsPlace, expected: Expected) -> OutputColumns:
     return columns_of_array(array, names, expected, source)
 
 
-def refuse_suffix(path: Path) -> None:
-    """Refuses a file of another kind than those that outputs are read from."""
-    if path.suffix.lower() not in (kinds := (".npz", ".npy", *TABLES)):
-        refuse_pickle(path)
-        raise InputError(
-            f"{path}: outputs are read from {', '.join(kinds)}; save them as one of these (.txt, .tsv, .xlsx: as .csv)."
-        )
-
-
 def columns_of_array(array: np.ndarray, names: Sequence[str] | None, expected: Expected, source: str) -> OutputColumns:
     """The numbers of an array, whose rows follow the names of records, if there are any."""
     if array.dtype.kind not in "uif" or array.ndim not in (1, 2):
@@ -178,28 +170,6 @@ def columns_of_array(array: np.ndarray, names: Sequence[str] | None, expected: E
     if array.shape == (expected.rows, expected.classes):
         _refuse_whole(list(array.T), expected, source)
     return OutputColumns(array if order is None or len(order) != len(array) else array[order], notes)
-
-
-def columns_of_frame(frame: Any, expected: Expected, source: str) -> OutputColumns:
-    """The numbers of a table in memory (pandas, Polars), whose columns have names: as those of a file with a header.
-
-    A table without names, whose columns pandas numbers, has the classes in their order.
-    """
-    titles = list(map(str, frame.columns))
-    if len(set(titles)) < len(titles):
-        raise expected.unlike(source, "has two columns of one name")
-    expected.check_rows(len(frame), source)
-    columns = [np.asarray(frame[title]) for title in frame.columns]
-    texts = {place for place, column in enumerate(columns) if column.dtype.kind not in "uif"}
-    counted = list(frame.columns) == list(range(len(columns)))
-    table = TableColumns(
-        len(columns),
-        [] if counted else titles,
-        texts,
-        columns.__getitem__,
-        lambda place: list(map(str, columns[place].tolist())),
-    )
-    return _of_table(table, expected, source)
 
 
 def _outputs_in(archive: NpzArrays) -> str:
@@ -239,14 +209,8 @@ def order_of_rows(
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
     """The order in which to take a file's rows so that they follow the records of the set, and notes for the user.
 
-    The order is None if rows are taken as they come: if the file does not name its records, or the names of the set's
-    records are not known.
-
-    Args:
-        names: the names of records in the file, row by row; None if there are none.
-        where: the place of these names in the file, for messages.
-        expected: the set.
-        source: the name of the file, for messages.
+    None if rows are taken as they come: if the file does not name its records, or the names of the set's records are
+    not known. `where` is the place of the names in the file, for messages.
 
     Raises:
         InputError: the names of the set's records are known, and the file has others.
@@ -293,28 +257,17 @@ def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputCol
     places, only = _titled(table, expected) if by_title else (_untitled(table, expected), None)
     further = [place for place in range(table.count) if place not in places]
     if not places or len(further) > 1 or len({*table.titles}) < len(table.titles):
-        trouble = f"has {table.count} columns but the {expected.of} has {expected.classes} classes"
-        raise expected.unlike(source, _misnamed(table, expected) if by_title else trouble)
+        titles = ", ".join(repr(title[:40]) for title in table.titles[: SHOWN + 1])
+        headed = f" under the header {titles}{', ...' * (table.count > SHOWN + 1)}" if by_title else ""
+        raise expected.unlike(
+            source, f"has {table.count} columns{headed}, but the {expected.of} has {expected.classes} classes"
+        )
     columns = [table.numbers(place) for place in places]
     if not by_title:
         _refuse_whole(columns, expected, source)
     order, notes = _order(table, further, expected, source)
     values = np.stack(columns).T
     return OutputColumns(values if order is None else values[order], (*table.notes, *notes), only)
-
-
-def _misnamed(table: TableColumns, expected: Expected) -> str:
-    """Which classes have no column by their name, and which columns are named after none."""
-    titles = [title for title in table.titles if table.titles.count(title) > 1]
-    if titles:
-        return f"has two columns {titles[0][:40]!r}"
-    names = max(expected.headers, key=lambda header: len({*header} & {*table.titles}))
-    missing = [repr(name[:40]) for name in names if name not in table.titles]
-    strange = [repr(title[:40]) for title in table.titles if title not in names]
-    have, lack = ", ".join(strange[:SHOWN]), ", ".join(missing[:SHOWN])
-    if not missing:
-        return f"has the columns {have} beside the classes, and one may name or number the rows"
-    return f"has no column named {lack}" + (f"; no class is called {have}" if strange else "")
 
 
 def _of_set(table: TableColumns, role: str) -> TableColumns:
@@ -364,22 +317,20 @@ def _order(
         return order_of_rows(None, "", expected, source)
     (place,) = further
     title = f"column {place + 1}" + (f" ({table.titles[place][:40]!r})" if table.titles else "")
-    numbers = None
+    numbers = np.zeros(0)
     if place not in table.texts:
         with suppress(InputError):
             numbers = table.numbers(place)
-    counted = numbers is not None and counts_records(numbers)
-    if expected.records is not None:
-        names = table.names(place)
-        if not counted or set(map(plain_name, names)) == set(map(plain_name, expected.records)):
-            return order_of_rows(names, title, expected, source)
-    if numbers is None:
+    names = [] if expected.records is None else table.names(place)
+    ours = set(map(plain_name, expected.records or ()))
+    if names and (not counts_records(numbers) or set(map(plain_name, names)) == ours):
+        return order_of_rows(names, title, expected, source)
+    if not len(numbers):
         return order_of_rows([], title, expected, source)
-    if not counted:
-        if counts_records(np.sort(numbers)):
-            raise expected.unlike(source, f"{title} numbers the rows out of order")
-        if not _whole(numbers) or len(np.unique(numbers)) < len(numbers):
-            raise expected.unlike(source, f"{title} is no class, and neither names nor numbers the rows")
+    if counts_records(np.sort(numbers)) and not counts_records(numbers):
+        raise expected.unlike(source, f"{title} numbers the rows out of order")
+    if not _whole(numbers) or len(np.unique(numbers)) < len(numbers):
+        raise expected.unlike(source, f"{title} is no class, and neither names nor numbers the rows")
     return None, (f"{title} numbers the rows and is left out: rows are in the set's order",)
 
 
@@ -505,7 +456,7 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
 
     def names(place: int) -> list[str]:
         longest = max(map(len, [*(expected.records or ()), *Role]))
-        cells, _ = read_parquet(path, drop=None, only=lambda title: title == titles[place])
+        cells = read_parquet(path, lambda title: title == titles[place])
         return [text if len(text) <= longest else "" for text in cells.columns[place].to_pylist()]
 
     texts = [place for place in range(len(titles)) if place not in held]
@@ -528,7 +479,7 @@ def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list
 
     titles = {title for title in titles_of(path) if title and not re.fullmatch(r"p_\d+", title)} - {*classes, SET}
     for column in (title for title in titles_of(source) if title in titles):
-        table = read_text_table(source, drop=None, only=lambda name, column=column: name == column)[0]
+        table = read_text_table(source, lambda name, column=column: name == column)
         if table.header.count(column) != 1:
             continue
         names = [plain_name(cell) for cell in table.columns[table.header.index(column)].to_pylist()]

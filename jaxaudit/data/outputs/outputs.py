@@ -19,7 +19,6 @@ from jaxaudit.data.outputs.form import (
     OutputsPlace,
     as_place,
     columns_of_array,
-    columns_of_frame,
     read_outputs,
 )
 from jaxaudit.data.outputs.kinds import (
@@ -166,10 +165,10 @@ def load_outputs(
 def outputs_of(
     values: Any, classes: int | Sequence[str], rows: int, kind: Kind = "auto", *, name: str, of: str = "query set"
 ) -> Outputs:
-    """The outputs in an array, or in a table of pandas or Polars, as `load_outputs` has those of a file.
+    """The outputs in an array, as `load_outputs` has those of a file.
 
     Args:
-        values: `[rows, classes]`. The columns of a table are read by their names.
+        values: `[rows, classes]`, the classes in label order. A data frame is refused: its columns have names.
         name: of the model, for messages.
 
     Raises:
@@ -179,8 +178,8 @@ def outputs_of(
     'probabilities'
     """
     expected = _expected(classes, rows, of)
-    if hasattr(values, "columns") and hasattr(values, "__getitem__"):
-        return _as_outputs(columns_of_frame(values, expected, name), expected, kind, name)
+    if hasattr(values, "columns"):
+        raise InputError(f"{name}: is a data frame; give the columns of the classes in their order, as an array.")
     return _as_outputs(columns_of_array(np.array(values), None, expected, name), expected, kind, name)
 
 

@@ -5,9 +5,8 @@ covariate that copies the target takes its memory away. So copies are refused.
 """
 
 import os
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -37,31 +36,6 @@ HIGHER = {
     *("log_likelihood", "likelihood", "probability", "log_odds", "confidence", "accuracy"),
     *("extraction_strength", "exact_memorization", "rouge"),
 }
-_MIN_K = re.compile(r"min_?k(_?plus_?plus|_?\+\+)?(_?prob)?(_?[0-9]+(\.[0-9]+)?%?)?")
-_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
-_DOT = re.compile(r"(?<![0-9])\.|\.(?![0-9])")
-
-
-def known_as(score: str) -> str:
-    """The name of a score as `LOWER` and `HIGHER` have it, whatever its case, and whatever share of tokens it is of.
-
-    >>> known_as("Loss"), known_as("Min-K"), known_as("mink_0.2"), known_as("min_k_plus_plus_0.1"), known_as("mine")
-    ('loss', 'min_k', 'min_k', 'min_k_plus_plus', 'mine')
-    """
-    name = score.casefold().replace("-", "_").replace(" ", "_")
-    match = _MIN_K.fullmatch(name)
-    return name if match is None else "min_k_plus_plus" if match[1] else "min_k"
-
-
-def plain_column(column: str) -> str:
-    """A column's name without blanks around it, with the first word in small letters if it is known.
-
-    >>> plain_column(" Set "), plain_column("Target.A.Loss"), plain_column("My Note")
-    ('set', 'target.A.Loss', 'My Note')
-    """
-    name = column.strip()
-    first, dot, rest = name.partition(".")
-    return first.casefold() + dot + rest if first.casefold() in ((*ROLES, COVARIATE) if dot else OWN) else name
 
 
 def is_number(column: str) -> bool:
@@ -71,34 +45,14 @@ def is_number(column: str) -> bool:
 
 
 def parts(column: str) -> tuple[str, str, str]:
-    """The role, the model, empty if it has no name, and the score; a dot between two digits is a decimal point.
+    """The role, the model, empty if it has no name, and the score, which has no dot.
 
-    >>> parts("target.loss"), parts("unused.1.loss"), parts("target.lr_0.01.mink_0.2"), parts("covariate.a.b")
-    (('target', '', 'loss'), ('unused', '1', 'loss'), ('target', 'lr_0.01', 'mink_0.2'), ('covariate', '', 'a.b'))
+    >>> parts("target.loss"), parts("unused.1.loss"), parts("target.lr_0.01.loss"), parts("covariate.a.b")
+    (('target', '', 'loss'), ('unused', '1', 'loss'), ('target', 'lr_0.01', 'loss'), ('covariate', '', 'a.b'))
     """
     role, _, rest = column.partition(".")
-    *model, score = [rest] if role == COVARIATE else _DOT.split(rest)
-    return role, rest[: len(rest) - len(score) - 1] if model else "", score
-
-
-def refuse_unclear(scores: Mapping[tuple[ModelRole, str], Sequence[str]], name: str) -> None:
-    """Refuses names of which it is not clear what is the model and what the score: models share the names of scores."""
-    models = Counter(role for role, _ in scores)
-    score_counts = Counter((role, score) for (role, _), of_model in scores.items() for score in of_model)
-    for (role, model), of_model in scores.items():
-        apart = models[role] > 1 and all(score_counts[role, score] == 1 for score in of_model)
-        nameless = models[role] > 1 and model == ""
-        if apart or nameless or known_as(model) in LOWER | HIGHER or not all(map(_is_name, of_model)):
-            column = ".".join(filter(None, (role, model, of_model[0])))
-            raise InputError(
-                f"{name}: the column {column} may be a score of a model, or one score with a dot in its name. Call it "
-                f"{role}.SCORE, with no further dot, if there is one {role}; else give each of them a name, and a "
-                f"score of the same name, such as {role}.A.loss and {role}.B.loss."
-            )
-
-
-def _is_name(score: str) -> bool:
-    return bool(score) and not _NUMBER.fullmatch(score)
+    model, _, score = ("", "", rest) if role == COVARIATE else rest.rpartition(".")
+    return role, model, score
 
 
 def other_sets(cells: Iterable[object], allowed: Sequence[str]) -> str:
@@ -111,7 +65,7 @@ def other_sets(cells: Iterable[object], allowed: Sequence[str]) -> str:
     'found: 40 different values; is it the column of the sets?'
     """
     distinct = dict.fromkeys("" if cell is None else str(cell) for cell in cells)
-    other_names = [cell[:LONGEST_SHOWN] for cell in distinct if cell.strip().casefold() not in allowed]
+    other_names = [cell[:LONGEST_SHOWN] for cell in distinct if cell not in allowed]
     if len(other_names) > MOST_SHOWN:
         return f"found: {len(other_names):,} different values; is it the column of the sets?"
     return f"found: {', '.join(map(repr, other_names))}"
@@ -182,18 +136,6 @@ def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -
                 )
 
 
-def refuse_same_on_two_sets(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
-    """Refuses a model's scores on one set that are, record by record, those on another: see `are_copies`."""
-    scores = [column for column in columns if column.role != COVARIATE]
-    for first, second in combinations(dict.fromkeys(sets.tolist()), 2):
-        for column in scores:
-            if are_copies(column.values[sets == first, None], column.values[sets == second, None]):
-                raise InputError(
-                    f"{name}: the column {column.name} has the same numbers on {second} as on {first}, and these are "
-                    "different records: was the model asked for one set twice? Give its scores on each set."
-                )
-
-
 def _nearly_the_same(columns: Sequence[ScoreColumn]) -> Iterator[tuple[int, int]]:
     """Pairs of columns of one score that are nearly the same, by what is usual for models that are trained alike."""
     for score in dict.fromkeys(column.score for column in columns):
@@ -243,6 +185,13 @@ CODES = tuple(sign * (10.0**digits - 1) for digits in range(2, 9) for sign in (-
 """What tables have in place of a number that is missing: -99, 999 and the like."""
 AWAY = 0.25
 """How far from all other numbers a code lies, as a share of their range; scores that are cut at 99 come closer."""
+SHARES = ("probability", "confidence", "accuracy", "extraction_strength", "exact_memorization", "rouge")
+"""Numbers from 0 to 1, or percentages."""
+PERCENT, EXCESS = 50, 1e-6
+"""Percentages have a number above the first; shares may be out of their range by the second."""
+SIGNS = {**dict.fromkeys(LOWER - {"reference"}, 1), "likelihood": 1, "log_likelihood": -1}
+"""The sign of the numbers of a score, by its name. `log_odds` have either; so has the `nll` of a density, which must be
+said."""
 
 
 def shape_of(values: Any) -> tuple[int, ...]:
@@ -251,41 +200,23 @@ def shape_of(values: Any) -> tuple[int, ...]:
 
 
 def columns_of(columns: Mapping[str, Any], name: str) -> list[ScoreColumn]:
-    """The columns with scores and covariates, each cell a number."""
-    return [
-        ScoreColumn(column, *parts(column), column_numbers(column, values, name))
-        for column, values in columns.items()
-        if is_number(column)
-    ]
-
-
-def check_lengths(shapes: Mapping[str, tuple[int, ...]], name: str) -> None:
-    """Rejects columns that have not one value for each record, by their shapes alone."""
-    records = shapes["set"]
-    wrong = {column: shape for column, shape in shapes.items() if shape != records}
-    if wrong or len(records) != 1:
-        listed = "; ".join(f"{column[:100]} has shape {shape}" for column, shape in list(wrong.items())[:5])
-        raise InputError(
-            f"{name}: the column set has shape {records}, and every column must have one value for each record"
-            + (f": {listed}." if listed else ".")
-        )
-
-
-def column_numbers(column: str, values: Any, name: str) -> Float[np.ndarray, " records"]:
-    """A column's cells as numbers, NaN where a cell is empty, as none of a covariate's may be."""
-    try:
-        numbers = np.array(_with_gaps(values), np.float64)
-    except (TypeError, ValueError, OverflowError):
-        numbers = np.array([np.inf])
-    gaps = column.startswith(f"{COVARIATE}.") and np.isnan(numbers).any()
-    # Infinite ones included; squares and their sums stay finite.
-    if gaps or (np.abs(numbers) > MOST).any() or len(column) > 3 * LONGEST:
-        raise InputError(
-            f"{name}: the column {column[: 3 * LONGEST]} has a cell that is no number up to {MOST:g}, is a covariate "
-            f"with an empty cell, or has a name of more than {3 * LONGEST} characters; leave such records out, or give "
-            "the logarithms of all."
-        )
-    return numbers
+    """The columns with scores and covariates, each cell a number; NaN where one is empty, as no covariate's may be."""
+    score_columns = list[ScoreColumn]()
+    for column in filter(is_number, columns):
+        try:
+            numbers = np.array(_with_gaps(columns[column]), np.float64)
+        except (TypeError, ValueError, OverflowError):
+            numbers = np.array([np.inf])
+        gaps = column.startswith(f"{COVARIATE}.") and np.isnan(numbers).any()
+        # Infinite ones included; squares and their sums stay finite.
+        if gaps or (np.abs(numbers) > MOST).any() or len(column) > 3 * LONGEST:
+            raise InputError(
+                f"{name}: the column {column[: 3 * LONGEST]} has a cell that is no number up to {MOST:g}, is a "
+                f"covariate with an empty cell, or has a name of more than {3 * LONGEST} characters; leave such "
+                "records out, or give the logarithms of all."
+            )
+        score_columns.append(ScoreColumn(column, *parts(column), numbers))
+    return score_columns
 
 
 def _with_gaps(values: Any) -> Any:
@@ -298,108 +229,166 @@ def _with_gaps(values: Any) -> Any:
     return [np.nan if isinstance(cell, str) and cell.strip().casefold() in MISSING else cell for cell in values]
 
 
-def refuse_useless(column: ScoreColumn, sets: np.ndarray, name: str) -> None:
-    """Refuses scores that are missing on part of a set, by a gap or a code, the same everywhere, or one value a set."""
-    of_sets = {set_name: column.values[sets == set_name] for set_name in SETS}
-    partly = [of for of, values in of_sets.items() if 0 < np.isnan(values).sum() < len(values)]
-    present = column.values[~np.isnan(column.values)]
-    ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
-    codes = " and ".join(f"{code:g}" for code in ends if _is_code(code, present))
-    compared = (of_sets["query"], of_sets["holdout"])
-    troubles = (
-        (partly, f"is empty for some records of {' and '.join(partly)}; leave these out, or ask the model again"),
-        (codes, f"has records of {codes}, far from all others, as tables have it for a missing value; leave these out"),
-        # A difference of the largest numbers would be infinite.
-        (not ends[0] < ends[1], "has no number, or the same one for all records; is it a score?"),
-        (
-            all(len(values) > 1 and values.min() == values.max() for values in compared),
-            "has one value on each set: it is the set, not a score",
-        ),
-    )
-    for holds, words in troubles:
-        if holds:
-            raise InputError(f"{name}: the column {column.name} {words}.")
+class Draft(NamedTuple):
+    """A table of scores that is not checked yet.
+
+    Attributes:
+        columns: by their names, as they came.
+        sets: the set of each record.
+        numbers: the columns of models and covariates.
+        guessed: the scores whose direction follows from their names alone.
+    """
+
+    columns: Mapping[str, Any]
+    sets: Shaped[np.ndarray, " records"]
+    numbers: Sequence[ScoreColumn]
+    guessed: Sequence[str]
+
+    @property
+    def scores(self) -> list[ScoreColumn]:
+        """The columns of models."""
+        return [column for column in self.numbers if column.role != COVARIATE]
+
+
+def repeated_records(draft: Draft) -> Iterator[str]:
+    """A record that occurs twice, by its index within its set or by its text."""
+    for column in {"index", "text"} & draft.columns.keys():
+        cells = map(str, draft.columns[column])
+        # The records of different sets may be numbered from 0 each.
+        labels = cells if column == "text" else zip(draft.sets, cells, strict=True)
+        twice = len(draft.sets) - len(set(labels))
+        if twice:
+            yield f"{twice} records occur twice (column {column}); keep one: a copy hides use."
+
+
+def unclear_names(draft: Draft) -> Iterator[str]:
+    """Names of which it is not clear what is the model and what the score: models share the names of scores."""
+    scores_of = {model: [column for column in draft.scores if column[1:3] == model] for model in models_of(draft)}
+    counts = Counter((column.role, column.score) for column in draft.scores)
+    for (role, model), columns in scores_of.items():
+        several = sum(other == role for other, _ in scores_of) > 1
+        apart = several and (model == "" or all(counts[role, column.score] == 1 for column in columns))
+        if apart or model in LOWER | HIGHER or any(column.score.isdecimal() or not column.score for column in columns):
+            yield (
+                f"the column {columns[0].name} may be a score of a model, or one score with a dot in its name. Call it "
+                f"{role}.SCORE, with no further dot, if there is one {role}; else give each of them a name, and a "
+                f"score of the same name, such as {role}.A.loss and {role}.B.loss."
+            )
+
+
+def models_of(draft: Draft) -> list[tuple[str, str]]:
+    """The role and the name of each model, in the order of the columns."""
+    return list(dict.fromkeys((column.role, column.model) for column in draft.scores))
+
+
+def partly_missing(draft: Draft) -> Iterator[str]:
+    for column in draft.scores:
+        gaps = {of: np.isnan(column.values[draft.sets == of]) for of in SETS}
+        partly = [of for of, missing in gaps.items() if 0 < missing.sum() < len(missing)]
+        if partly:
+            yield (
+                f"the column {column.name} is empty for some records of {' and '.join(partly)}; leave these out, or "
+                "ask the model again."
+            )
+
+
+def coded(draft: Draft) -> Iterator[str]:
+    for column in draft.scores:
+        present = column.values[~np.isnan(column.values)]
+        ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
+        codes = " and ".join(f"{code:g}" for code in ends if _is_code(code, present))
+        if codes:
+            yield (
+                f"the column {column.name} has records of {codes}, far from all others, as tables have it for a "
+                "missing value; leave these out."
+            )
 
 
 def _is_code(code: float, present: Float[np.ndarray, " n"]) -> bool:
     """Whether the least or the largest number of a column stands for a missing one."""
-    coded = present == code
-    rest = present[~coded]
-    if code not in CODES or coded.sum() < 2 or len(np.unique(rest)) <= SAME * len(rest):
+    is_code = present == code
+    rest = present[~is_code]
+    if code not in CODES or is_code.sum() < 2 or len(np.unique(rest)) <= SAME * len(rest):
         return False
     return bool((code < 0 <= rest.min()) or np.abs(rest - code).min() > AWAY * np.ptp(rest))
 
 
-def refuse_repeated_records(cleaned: Mapping[str, Any], sets: np.ndarray, name: str) -> None:
-    """Refuses a record that occurs twice, by its index within its set or by its text."""
-    for column in ("index", "text"):
-        if column in cleaned:
-            # The records of different sets may be numbered from 0 each.
-            labels = (
-                map(str, cleaned[column]) if column == "text" else zip(sets, map(str, cleaned[column]), strict=True)
-            )
-            twice = len(sets) - len(set(labels))
-            if twice:
-                raise InputError(f"{name}: {twice} records occur twice (column {column}); keep one: a copy hides use.")
+def constant(draft: Draft) -> Iterator[str]:
+    for column in draft.scores:
+        present = column.values[~np.isnan(column.values)]
+        if len(np.unique(present)) < 2:
+            yield f"the column {column.name} has no number, or the same one for all records; is it a score?"
+        compared = [column.values[draft.sets == of] for of in SETS[:2]]
+        if all(len(values) > 1 and values.min() == values.max() for values in compared):
+            yield f"the column {column.name} has one value on each set: it is the set, not a score."
 
 
-def refuse_repeated_rows(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -> None:
-    """Refuses a table in which all rows of a set occur twice, or three times, as after joining it with itself. Single
-    records may be alike by chance.
-    """
+def repeated_rows(draft: Draft) -> Iterator[str]:
+    """A table in which all rows of a set occur equally often, twice or more. Single records may be alike by chance."""
     # The numbers of one column nearly always tell that rows are not repeated.
-    if any(np.gcd.reduce(np.unique(column.values, return_counts=True)[1]) == 1 for column in columns):
+    if any(np.gcd.reduce(np.unique(column.values, return_counts=True)[1]) == 1 for column in draft.numbers):
         return
-    numbers = [np.unique(sets, return_inverse=True)[1], *(np.nan_to_num(of.values, nan=-np.inf) for of in columns)]
-    counts = np.unique(np.stack(numbers, axis=1), axis=0, return_counts=True)[1]
+    of_set = np.unique(draft.sets, return_inverse=True)[1]
+    rows = np.stack([of_set, *(np.nan_to_num(column.values, nan=-np.inf) for column in draft.numbers)], axis=1)
+    counts = np.unique(rows, axis=0, return_counts=True)[1]
     times = int(np.gcd.reduce(counts))
     if times > 1 and len(counts) >= ENOUGH_DIFFERENT:
-        raise InputError(
-            f"{name}: every record occurs {times} times, with the same numbers: was the table joined with itself? Keep "
-            "one of each: a copy is no further evidence."
+        yield (
+            f"every record occurs {times} times, with the same numbers: was the table joined with itself? Keep one of "
+            "each: a copy is no further evidence."
         )
 
 
-SHARES = ("probability", "confidence", "accuracy", "extraction_strength", "exact_memorization", "rouge")
-"""Numbers from 0 to 1, or percentages."""
-PERCENT, EXCESS = 50, 1e-6
-"""Percentages have a number above the first; shares may be out of their range by the second."""
-SIGNS = {**dict.fromkeys(LOWER - {"reference"}, 1), "likelihood": 1, "log_likelihood": -1}
-"""The sign of the numbers of a score, by its name. `log_odds` have either; so has the `nll` of a density, which must be
-said."""
+def same_on_two_sets(draft: Draft) -> Iterator[str]:
+    """A model's scores on one set that are, record by record, those on another: see `are_copies`."""
+    for first, second in combinations(dict.fromkeys(draft.sets.tolist()), 2):
+        for column in draft.scores:
+            if are_copies(column.values[draft.sets == first, None], column.values[draft.sets == second, None]):
+                yield (
+                    f"the column {column.name} has the same numbers on {second} as on {first}, and these are "
+                    "different records: was the model asked for one set twice? Give its scores on each set."
+                )
 
 
-def refuse_contrary(column: ScoreColumn, sets: Shaped[np.ndarray, " n"], name: str) -> None:
-    """Refuses scores whose numbers are not what their names promise: none has the sign of the name, shares are none, or
-    they are shares on one set and percentages on another, where the scale would look like memory. Of percentages hardly
-    a whole set is at 1% or less, unless all of it is 0.
+def contrary(draft: Draft) -> Iterator[str]:
+    """Scores whose numbers are not what their names promise: none has the sign of the name, shares are none, or they
+    are shares on one set and percentages on another, where the scale would look like memory. Of percentages hardly a
+    whole set is at 1% or less, unless all of it is 0.
     """
-    promise, present = known_as(column.score), column.values[~np.isnan(column.values)]
-    if promise in SHARES:
-        least, most = float(present.min()), float(present.max())
-        largest = [float(np.nanmax(column.values[sets == of], initial=0)) for of in SETS]
-        mixed = any(0 < size <= 1 + EXCESS for size in largest) and most > PERCENT
-        wrong = mixed or least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
-        usual = "are shares from 0 to 1, or percentages, on all sets alike"
-    else:
-        signed = SIGNS.get(promise, 0) * present
-        wrong = bool(signed.max() <= 0 and signed.min() < 0)
-        usual = f"are {'above' if SIGNS.get(promise) == 1 else 'below'} 0"
-    if wrong:
-        raise InputError(
-            f"{name}: the column {column.name} is {'higher' if promise in HIGHER else 'lower'} for records that were "
-            f"used by its name, {column.score}, whose numbers {usual}, and these are not. Say which way they point, of "
-            f"all sets alike: name {column.score} in `lower` or in `higher`."
-        )
+    for column in draft.scores:
+        promise, present = column.score, column.values[~np.isnan(column.values)]
+        if promise in SHARES:
+            least, most = float(present.min()), float(present.max())
+            largest = [float(np.nanmax(column.values[draft.sets == of], initial=0)) for of in SETS]
+            mixed = any(0 < size <= 1 + EXCESS for size in largest) and most > PERCENT
+            wrong = mixed or least < -EXCESS or most > 100 + EXCESS or 1 + EXCESS < most <= PERCENT
+            usual = "are shares from 0 to 1, or percentages, on all sets alike"
+        else:
+            signed = SIGNS.get(promise, 0) * present
+            wrong = bool(signed.max() <= 0 and signed.min() < 0)
+            usual = f"are {'above' if SIGNS.get(promise) == 1 else 'below'} 0"
+        if wrong and promise in draft.guessed:
+            yield (
+                f"the column {column.name} is {'higher' if promise in HIGHER else 'lower'} for records that were used "
+                f"by its name, {promise}, whose numbers {usual}, and these are not. Say which way they point, of all "
+                f"sets alike: name {promise} in `lower` or in `higher`."
+            )
+
+
+CHECKS: tuple[Callable[[Draft], Iterator[str]], ...] = (
+    *(repeated_records, partly_missing, coded, constant),
+    *(unclear_names, contrary, repeated_rows, same_on_two_sets),
+)
+"""What no table of scores may have, in the order in which it is looked for."""
 
 
 def partition(
-    cleaned: Mapping[str, Any], column: str, sets: np.ndarray, of: Sequence[str], name: str
+    columns: Mapping[str, Any], column: str, sets: np.ndarray, of: Sequence[str], name: str
 ) -> Int[np.ndarray, " records"] | None:
     """The values of a column as numbers from 0; -1 for records of other sets than these."""
-    if column not in cleaned:
+    if column not in columns:
         return None
     rows = np.flatnonzero(np.isin(sets, of))
     numbers = np.full(len(sets), -1)
-    numbers[rows] = number_groups(group_values(cleaned[column], rows, f"table {name} (column {column})"))
+    numbers[rows] = number_groups(group_values(columns[column], rows, f"table {name} (column {column})"))
     return numbers

@@ -17,12 +17,10 @@ import numpy as np
 from jaxaudit.data.files import TABLES
 from jaxaudit.data.labels import MISSING
 from jaxaudit.data.outputs.form import titles_of
-from jaxaudit.data.paths import open_data, whole_file
-from jaxaudit.data.scores.columns import OWN, is_number, plain_column
+from jaxaudit.data.paths import whole_file
+from jaxaudit.data.scores.columns import OWN, is_number
 from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.errors import InputError
-
-LONGEST_LINE = 2**20
 
 
 def load_scores(
@@ -48,26 +46,12 @@ def load_scores(
             "`table.to_csv('scores.csv', index=False)` of pandas."
         )
     columns, notes = _of_table(path)
-    if not columns:
-        raise InputError(f"{path.name}: has no records; was the file written to its end?")
-    table = score_table(columns, name=path.name, lower=lower, higher=higher)
-    return replace(table, notes=notes, above=_lines_above(path, len(table.sets)))
-
-
-def _lines_above(path: Path, records: int) -> int | None:
-    """How many lines of a file are above the first of so many records, if each of them is one line; else None."""
-    lines, last = 0, b"\n"
-    with open_data(path) as stream:
-        if stream.peek(4).startswith(b"PAR1"):
-            return None
-        for block in iter(lambda: stream.read(LONGEST_LINE), b""):
-            lines, last = lines + block.count(b"\n"), block[-1:]
-    return 1 if lines + (last != b"\n") - records == 1 else None
+    return replace(score_table(columns, name=path.name, lower=lower, higher=higher), notes=notes)
 
 
 def is_score_table(path: Path) -> bool:
     """Whether the file is a table with a column `set`."""
-    return path.suffix.lower() in TABLES and "set" in map(plain_column, titles_of(path))
+    return path.suffix.lower() in TABLES and "set" in titles_of(path)
 
 
 def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.ndarray | None:
@@ -81,25 +65,20 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
     targets, rows = table.of("target"), table.rows(of)
     scores = dict(targets[0].scores) if len(targets) == 1 else {}
     signs = {"log_likelihood": 1, "loss": -1} if log_likelihood else dict.fromkeys(list(scores)[: len(scores) == 1], 1)
-    for name, sign in signs.items():
-        if name in scores:
-            if sign * table.directions.get(name, 0) == -direction:
-                raise InputError(
-                    f"{path.name}: {name} is {'lower' if direction > 0 else 'higher'} for records that were used, and "
-                    "the bank's scores are the other way; give the score that its models gave."
-                )
-            return sign * scores[name][rows]
-    needed_words = "`log_likelihood` or `loss`" if log_likelihood else "score"
-    raise InputError(
-        f"{path.name}: has {len(targets)} targets with {len(scores)} scores; name a table of one target with one "
-        f"{needed_words}, or files of one column for each set."
-    )
+    name = next((name for name in signs if name in scores), None)
+    if name is None or signs[name] * table.directions.get(name, 0) == -direction:
+        needed_words = "`log_likelihood` or `loss`" if log_likelihood else "score"
+        raise InputError(
+            f"{path.name}: has {len(targets)} targets with {len(scores)} scores; name a table of one target with one "
+            f"{needed_words} that is {'higher' if direction > 0 else 'lower'} for records that were used, as the "
+            "bank's are, or files of one column for each set."
+        )
+    return signs[name] * scores[name][rows]
 
 
 def _is_used(column: str) -> bool:
     """Whether a column of a file is read; of others only the names are."""
-    name = plain_column(column)
-    return name in OWN or is_number(name)
+    return column in OWN or is_number(column)
 
 
 def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -110,18 +89,17 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     from jaxaudit.data.formats.parquet_file import read_text_table
     from jaxaudit.data.formats.text_table import trimmed
 
-    # pandas' index may hold the set, the groups or the scores.
-    table, notes = read_text_table(path, index=True, only=_is_used)
+    table = read_text_table(path, _is_used)
     header = table.header
-    if len(set(header)) < len(header):
-        raise InputError(f"{path.name}: two columns have the same name; give each its own.")
+    if len(set(header)) < len(header) or not header:
+        raise InputError(f"{path.name}: has no columns, or two of the same name; give each its own.")
     columns: dict[str, Any] = {}
     for index, name in enumerate(header):
         if not _is_used(name):
             columns[name] = range(table.rows)
             continue
         cells = trimmed(table.columns[index])
-        if not is_number(plain_column(name)):
+        if not is_number(name):
             columns[name] = np.asarray(cells.to_pylist(), object)
             continue
         lower = pc.call_function("utf8_lower", [cells])
@@ -129,19 +107,21 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
         values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
         columns[name] = table.numbers(index, "leave it empty if the model was not asked")
-    return columns, notes
+    return columns, (f"it is read as {table.note}",) if table.note else ()
 
 
 def claim_scores(path: Path) -> None:
     """Rejects a file that `write_scores` could not write, before any work is done."""
-    if path.suffix.lower() not in TABLES:
-        raise InputError(f"`out` {path} must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv.")
-    if os.path.lexists(path):
-        raise InputError(f"`out` {path} already exists; name a new file (nothing was changed).")
-    if not path.parent.is_dir():
-        raise InputError(f"`out` {path} cannot be written: there is no directory {path.parent}; create it first.")
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise InputError(f"`out` {path} cannot be written: {path.parent} is not writable; name another file.")
+    for trouble, wrong in (
+        (f"must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv", path.suffix.lower() not in TABLES),
+        ("already exists; name a new file (nothing was changed)", os.path.lexists(path)),
+        (
+            f"cannot be written: {path.parent} is no directory, or not writable; create it, or name another file",
+            not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)),
+        ),
+    ):
+        if wrong:
+            raise InputError(f"`out` {path} {trouble}.")
 
 
 def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:

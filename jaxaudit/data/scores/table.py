@@ -3,34 +3,27 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.data.scores.columns import (
+    CHECKS,
     COVARIATE,
     HIGHER,
-    LONGEST,
     LOWER,
     OWN,
     ROLES,
     SETS,
+    Draft,
     ModelRole,
-    check_lengths,
     columns_of,
     is_number,
-    known_as,
     other_sets,
     partition,
-    plain_column,
-    refuse_contrary,
     refuse_copies,
-    refuse_repeated_records,
-    refuse_repeated_rows,
-    refuse_same_on_two_sets,
-    refuse_unclear,
-    refuse_useless,
     shape_of,
 )
 from jaxaudit.errors import InputError
@@ -68,7 +61,6 @@ class ScoreTable:
         texts: the records as texts, if they are at hand.
         ignored: names of columns that were not understood.
         notes: how the file was read where that is not plain.
-        above: how many lines of the file are above the first record, if each line from there is one.
     """
 
     name: str
@@ -82,7 +74,6 @@ class ScoreTable:
     ignored: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    above: int | None = None
     strata: Int[np.ndarray, " records"] | None = None
 
     def of(self, role: ModelRole) -> tuple[ScoredModel, ...]:
@@ -145,57 +136,52 @@ def score_table(
     >>> table.of("target")[0].scores["loss"], table.directions
     (array([0.1, 2. , 0.3, 1. ]), {'loss': -1})
     """
-    cleaned = {plain_column(str(column)): columns[column] for column in columns}
-    if len(cleaned) < len(list(columns)):
-        raise InputError(f"{name}: two columns have the same name, but for its case or blanks; give each its own.")
-    shapes = {column: shape_of(cleaned[column]) for column in cleaned if column in OWN or is_number(column)}
-    if "set" in cleaned:
-        check_lengths(shapes, name)
+    shapes = {column: shape_of(columns[column]) for column in columns if column in OWN or is_number(column)}
+    wrong = {column: shape for column, shape in shapes.items() if shape != shapes.get("set", shape) or len(shape) != 1}
+    if wrong:
+        listed = "; ".join(f"{column[:100]} has shape {shape}" for column, shape in list(wrong.items())[:5])
+        raise InputError(f"{name}: every column must have one value for each record, as `set` has: {listed}.")
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
-    sets = np.array([set_of(str(cell)) for cell in cleaned.get("set", ())], "U9")
+    sets = np.array([set_of(str(cell)) for cell in columns.get("set", ())], "U9")
     unknown = sets == ""
     if unknown.any() or not len(sets):
-        other_words = other_sets(cleaned["set"], SETS) if len(sets) else "there is no such column, or no record in it"
+        other_words = other_sets(columns["set"], SETS) if len(sets) else "there is no such column, or no record in it"
         raise InputError(
             f"{name}: {int(unknown.sum()):,} of {len(sets):,} records are in none of the sets {', '.join(SETS)} "
             f"(column `set`); {other_words}. Say of each record whether it is in the query set (query), the holdout "
             "(holdout) or among the known members (members)."
         )
-    refuse_repeated_records(cleaned, sets, name)
-    columns_of_table = columns_of(cleaned, name)
-    score_columns = [column for column in columns_of_table if column.role != COVARIATE]
+    numbers = columns_of(columns, name)
     models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}
-    for column in score_columns:
-        refuse_useless(column, sets, name)
-        models.setdefault((column.role, column.model), {})[column.score] = column.values  # pyright: ignore[reportArgumentType]
-    refuse_unclear({model_key: list(scores) for model_key, scores in models.items()}, name)
-    scored_models = tuple(ScoredModel(*model_key, scores) for model_key, scores in models.items())
+    for column in numbers:
+        if column.role != COVARIATE:
+            models.setdefault((column.role, column.model), {})[column.score] = column.values  # pyright: ignore[reportArgumentType]
+    scored_models = [ScoredModel(*model_key, scores) for model_key, scores in models.items()]
+    further = tuple(column for column in columns if column not in OWN and not is_number(column))
+    if not models:
+        raise InputError(
+            f"{name}: has no score; call the column of a target's scores target.SCORE, such as target.loss"
+            + (f" (columns that are not understood: {', '.join(further[:5])})." if further else ".")
+        )
     directions = _directions(scored_models, lower, higher)
-    guessed = tuple(column for column in directions if directions[column] and column not in (*lower, *higher))
-    for column in score_columns:
-        if column.score in guessed:
-            refuse_contrary(column, sets, name)
+    guessed = tuple(score for score in directions if directions[score] and score not in (*lower, *higher))
+    draft = Draft(columns, sets, numbers, guessed)
+    for trouble in chain.from_iterable(check(draft) for check in CHECKS):
+        raise InputError(f"{name}: {trouble}")
     table = ScoreTable(
         name,
         sets,
         tuple(sorted(scored_models, key=lambda model: ROLES.index(model.role))),
-        {column.score: column.values for column in columns_of_table if column.role == COVARIATE},
+        {column.score: column.values for column in numbers if column.role == COVARIATE},
         directions,
-        partition(cleaned, "group", sets, SETS[:3], name),
-        partition(cleaned, "pair", sets, SETS[:2], name),
-        tuple(map(str, cleaned["text"])) if "text" in cleaned else None,
-        tuple(column for column in cleaned if column not in OWN and not is_number(column)),
+        partition(columns, "group", sets, SETS[:3], name),
+        partition(columns, "pair", sets, SETS[:2], name),
+        tuple(map(str, columns["text"])) if "text" in columns else None,
+        further,
         guessed,
     )
-    if not table.models:
-        raise InputError(
-            f"{name}: has no score; call the column of a target's scores target.SCORE, such as target.loss"
-            + (f" (columns that are not understood: {', '.join(table.ignored[:5])})." if table.ignored else ".")
-        )
     _refuse_pairs(table)
-    refuse_repeated_rows(columns_of_table, sets, name)
-    refuse_copies(columns_of_table, sets, name)
-    refuse_same_on_two_sets(score_columns, sets, name)
+    refuse_copies(numbers, sets, name)
     return table
 
 
@@ -205,9 +191,8 @@ def is_scored(values: Float[np.ndarray, " records"], rows: Int[np.ndarray, " som
 
 
 def set_of(cell: str) -> str:
-    """The set that a cell names, in any case and with blanks around it; empty if it names none."""
-    name = cell.strip().casefold() if len(cell) <= LONGEST else ""
-    return name if name in SETS else ""
+    """The set that a cell names; empty if it names none."""
+    return cell if cell in SETS else ""
 
 
 def _refuse_pairs(table: ScoreTable) -> None:
@@ -229,5 +214,5 @@ def _directions(models: Sequence[ScoredModel], lower: Sequence[str], higher: Seq
                 f"`lower` and `higher` name scores of the table, each once: {score!r} is not one of "
                 f"{', '.join(list(names)[:10])}, or is in both."
             )
-    of_names = {name: (known_as(name) in HIGHER) - (known_as(name) in LOWER) for name in names}
+    of_names = {name: (name in HIGHER) - (name in LOWER) for name in names}
     return of_names | dict.fromkeys(lower, -1) | dict.fromkeys(higher, 1)

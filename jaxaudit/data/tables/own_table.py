@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from jaxtyping import Int
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.parquet_file import read_text_table, without_dealt_groups
+from jaxaudit.data.formats.parquet_file import index_names, is_parquet, read_text_table, without_dealt_groups
 from jaxaudit.data.formats.text_table import (
     NAMELESS,
     TextTable,
@@ -75,7 +75,7 @@ class OwnTable:
         numbers that a `float64` would round are refused.
         """
         text, kind = self.text, np.float64 if exact else np.float32
-        titles, columns, identifiers = list[str](), list[np.ndarray](), list[str]()
+        titles, columns = list[str](), list[np.ndarray]()
         for name in self.inputs:
             cells = self._cells(name)
             numbers = float_cells(cells, text.decimal)
@@ -84,7 +84,6 @@ class OwnTable:
             if words is not None and not words.is_number.any() and not words.missing.all():
                 columns += [*codes_of_words(words).T.astype(kind)]
                 titles += [f"{name} ({place})" for place in range(WIDTH)]
-                identifiers += [name] if len(words.texts) > max(FEW, text.rows / 2) else []
                 continue
             numbers = numbers if words is None else self._numbers(words, name, "write numbers throughout, or words")
             assert numbers is not None
@@ -94,13 +93,12 @@ class OwnTable:
                     f"{text.source}: column {name!r} has whole numbers of 2^53 or more, of which some would become "
                     "others; is it an identifier? Then leave it out (`drop`)."
                 )
-            identifiers += [name] if _all_whole_and_other(numbers) else []
             with np.errstate(over="ignore"):
                 # The shortest text of a number of 32 bits is one of 64 bits only nearly.
                 columns.append(numbers.astype(text.floats.get(name, np.float64)).astype(kind))
             titles.append(name)
-        notes = (*self.notes, *_note(identifiers))
-        return Examples(np.stack(columns, axis=1), self.labels, self.class_names, text.source, notes, tuple(titles))
+        inputs = np.stack(columns, axis=1)
+        return Examples(inputs, self.labels, self.class_names, text.source, self.notes, tuple(titles))
 
     def table(self, categorical: Sequence[str] = ()) -> Table:
         """The records with columns of numbers and columns of categories.
@@ -117,22 +115,20 @@ class OwnTable:
                 f"classifier needs 2 to {MOST_CLASSES:,} classes; name another label (`label`), or write numbers as "
                 "ranges (such as <=50K and >50K)."
             )
-        columns, arrays, identifiers = list[Column](), list[np.ndarray](), list[str]()
+        columns, arrays = list[Column](), list[np.ndarray]()
         for name in self.inputs:
             numbers = None if name in categorical else self._many_numbers(name)
             if numbers is None:
                 categories, values = as_categories(read_cells(self._cells(name), text.decimal))
-                many = name not in categorical and len(categories) > max(FEW, text.rows / 2)
             else:
                 self._refuse_row_numbers(numbers, name)
-                categories, values, many = (), numbers, _all_whole_and_other(numbers)
+                categories, values = (), numbers
             columns.append(Column(name, categories))
             arrays.append(values)
-            identifiers += [name] if many else []
         kind = np.float64 if not all(column.categories for column in columns) else np.float32
         values = np.stack(arrays, axis=1, dtype=kind, casting="unsafe")
         names = tuple(self.class_names[index] for index in present)
-        return Table(values, tuple(columns), labels, names, text.source, (*self.notes, *_note(identifiers)))
+        return Table(values, tuple(columns), labels, names, text.source, self.notes)
 
     def _cells(self, name: str) -> pa.ChunkedArray:
         return self.text.columns[self.text.header.index(name)]
@@ -186,8 +182,8 @@ def read_own_table(
 ) -> OwnTable:
     """The inputs and the label of a CSV file with a header line, or of a Parquet file.
 
-    All columns are inputs but the label, those of `drop`, those of `groups`, which a file may lack, the index that
-    pandas keeps in a Parquet file, and a column `group` that `deal` wrote. Every column has a name of its own. Blanks
+    All columns are inputs but the label, those of `drop`, those of `groups`, which a file may lack, and a column
+    `group` that `deal` wrote. Every column has a name of its own. Blanks
     around a cell are ignored. A cell that is empty, `NA`, `NaN` or `<NA>` is missing.
 
     Args:
@@ -200,27 +196,35 @@ def read_own_table(
         InputError: the file is not so. Rows count from 1 below the header.
     """
     source, label, left_out = path.name, label or LABEL, (*drop, *groups)
-    text, notes = read_text_table(path, keep=(label, *categorical), drop=left_out)
+    text = read_text_table(path, lambda name: name not in left_out)
     names = text.header
-    if text.rows == 0:
-        raise InputError(f"{path}: there are no rows below the header line. Is the file empty?")
-    if label not in names:
-        raise InputError(
-            f"{source}: no column is named {label!r}, as the label must be; name the label (`label`), or, with pandas, "
-            f"write frame.rename(columns={{'COLUMN': {label!r}}}).{_writing(source)}."
-        )
+    for trouble, wrong in (
+        ("there are no rows below the header line. Is the file empty?", not text.rows),
+        (
+            f"no column is named {label!r}, as the label must be; name the label (`label`), or, with pandas, write "
+            f"frame.rename(columns={{'COLUMN': {label!r}}}).{_writing(source)}.",
+            label not in names,
+        ),
+        ("there is no column other than the label and those left out; add inputs.", not {*names} - {label, *left_out}),
+    ):
+        if wrong:
+            raise InputError(f"{path}: {trouble}")
     not_inputs = [*drop, *(name for name in groups if name in names)]
     check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
     text, note = without_dealt_groups(text.without(left_out), (label, *categorical))
+    notes = (*((f"it is read as {text.note}",) if text.note else ()), *note, *_identifiers(text, (label, *categorical)))
+    index = index_names(path) if is_parquet(path) else []
     for place, name in enumerate(text.header):
-        if NAMELESS.fullmatch(name) or text.header.count(name) > 1:
-            trouble = f"two columns are named {name!r}" if text.header.count(name) > 1 else "a column has no name"
-            raise InputError(
-                f"{source}: {trouble} (column {place + 1} of inputs and label); name each column once, and write no "
-                f"index: frame.{_writing(source)} in pandas."
-            )
-    if text.header == [label]:
-        raise InputError(f"{source}: there is no column other than the label and those left out; add inputs.")
+        for trouble, wrong in (
+            (f"two columns are named {name!r}", text.header.count(name) > 1),
+            ("a column has no name", NAMELESS.fullmatch(name)),
+            (f"column {name!r} is an index of pandas", name in index and name not in (label, *categorical)),
+        ):
+            if wrong:
+                raise InputError(
+                    f"{source}: {trouble} (column {place + 1} of inputs and label); name each column once, and write "
+                    f"no index: frame.{_writing(source)} in pandas; or leave it out (`drop`)."
+                )
     labels = read_cells(text.columns[text.header.index(label)], text.decimal)
     if labels.missing.any():
         raise InputError(
@@ -229,7 +233,7 @@ def read_own_table(
         )
     texts = labels.texts.to_numpy(zero_copy_only=False).astype(str)[labels.codes]
     codes, class_names = encode_labels(texts, None, f"{source}, column {label!r}")
-    return OwnTable(text, label, codes, class_names, (*notes, *note), frozenset({*names} - {*left_out}))
+    return OwnTable(text, label, codes, class_names, notes, frozenset({*names} - {*left_out}))
 
 
 WIDTH = 16
@@ -303,21 +307,19 @@ def as_categories(cells: ColumnCells) -> tuple[tuple[str, ...], np.ndarray]:
     return tuple(categories), rank[cells.codes]
 
 
-def _all_whole_and_other(numbers: np.ndarray) -> bool:
-    """Whether these are many whole numbers that all differ."""
-    many = len(numbers) > _SUSPECT_ROWS and len(np.unique(numbers[:_SUSPECT_ROWS])) == _SUSPECT_ROWS
-    return many and bool((numbers == np.rint(numbers)).all()) and len(np.unique(numbers)) == len(numbers)
-
-
-def _note(identifiers: Sequence[str]) -> tuple[str, ...]:
-    """A note on columns in which most records differ, so that they may identify them."""
-    if not identifiers:
-        return ()
-    more = f" (and {len(identifiers) - 1} more)" if len(identifiers) > 1 else ""
-    return (
-        f"column {identifiers[0]!r}{more} has another value in most records and is read as an input; an identifier? "
-        "Then leave it out (`drop`)",
-    )
+def _identifiers(text: TextTable, left_alone: Sequence[str]) -> list[str]:
+    """A note on each input, but for `left_alone`, in which most texts or all whole numbers differ: perhaps names."""
+    notes = list[str]()
+    for name, cells in zip(text.header, text.columns, strict=True):
+        distinct = len(cells.unique()) if name not in left_alone and text.rows > _SUSPECT_ROWS else 0
+        numbers = float_cells(cells, text.decimal) if 2 * distinct > text.rows else None
+        all_whole = numbers is not None and distinct == text.rows and bool((numbers == np.rint(numbers)).all())
+        if all_whole or (numbers is None and 2 * distinct > text.rows):
+            notes.append(
+                f"column {name!r} has another value in most records and is read as an input; an identifier? Then "
+                "leave it out (`drop`)"
+            )
+    return notes
 
 
 def _writing(source: str) -> str:

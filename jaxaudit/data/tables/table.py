@@ -75,17 +75,18 @@ class Table:
 
     def __post_init__(self) -> None:
         values = np.asarray(self.values)
-        if values.ndim != 2 or values.shape[1] != len(self.columns) or values.dtype.kind not in "buif":
-            raise InputError(
-                f"{self.name}: values are {values.dtype} of shape {values.shape}, but there are {len(self.columns)} "
-                "columns; give numbers, one row per record and one column per attribute."
-            )
-        if not self.columns:
-            raise InputError(f"{self.name}: there is no column other than the label; an audit needs at least one.")
         names = [column.name for column in self.columns]
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"{self.name}: the column name {twice!r} occurs twice; give every column its own name.")
+        twice = [name for name in names if names.count(name) > 1]
+        for trouble, wrong in (
+            (
+                f"values are {values.dtype} of shape {values.shape}, but there are {len(names)} columns, and an audit "
+                "needs at least one beside the label; give numbers, one row per record and one column per attribute",
+                not names or values.shape[1:] != (len(names),) or values.dtype.kind not in "buif",
+            ),
+            (f"the column name {''.join(twice[:1])!r} occurs twice; give every column its own name", twice),
+        ):
+            if wrong:
+                raise InputError(f"{self.name}: {trouble}.")
         if values.dtype.name not in ("float32", "float64", "uint8"):
             values = values.astype(np.float64)
         checked = Examples(values, self.labels, self.class_names, self.name)
@@ -222,18 +223,12 @@ def duplicates(examples: Examples | Table) -> Int[np.ndarray, " records"]:
 
 
 def _check_categories(values: np.ndarray, columns: tuple[Column, ...], name: str) -> None:
-    indices = np.array([i for i, column in enumerate(columns) if column.categories], int)
-    sizes = np.array([len(columns[i].categories) for i in indices])
-    for start, rows in _blocks(values):
-        codes = rows[:, indices]
-        bad = ~((codes >= 0) & (codes < sizes))
-        if codes.dtype.kind == "f":
-            bad |= codes != np.rint(codes)
-        if bad.any():
-            record, index = np.argwhere(bad)[0]
+    for column, codes in zip(columns, values.T, strict=True):
+        size = len(column.categories)
+        if size and not np.isin(codes, np.arange(size)).all():
             raise InputError(
-                f"{name}: column {columns[indices[index]].name!r} contains {codes[record, index]:g} at record "
-                f"{start + record}, but its {sizes[index]} categories are numbered from 0; is it numeric?"
+                f"{name}: column {column.name!r} has a number that is none of its {size} categories, which are "
+                "numbered from 0; is it numeric?"
             )
 
 
@@ -266,9 +261,6 @@ def _blocks(rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield start, rows[start : start + step]
 
 
-_MANY = 10
-
-
 def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) -> None:
     """Checks that each choice (`label`, `categorical`, `drop`) names columns of the table, and no column two."""
     choice_of_column: dict[str, str] = {}
@@ -281,27 +273,3 @@ def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) ->
                     f"{source}: column {name!r} cannot be both {choice_of_column[name]} and {choice_name}; name it "
                     "once."
                 )
-
-
-def describe_table(table: Table) -> tuple[str, ...]:
-    """A line on each column: its range, or its categories, with up to three of the most common ones.
-
-    None is named if nearly every record has its own category, which may identify it.
-
-    >>> values = np.array([[1, 39], [0, 50], [1, 28.5]])
-    >>> people = Table(values, (Column("sex", ("F", "M")), Column("age")), np.array([0, 1, 1]), ("no", "yes"), "tiny")
-    >>> describe_table(people)
-    ('sex: 2 categories (M, F)', 'age: numeric, 28.5 to 50')
-    """
-    return tuple(_described(column, of) for column, of in zip(table.columns, table.values.T, strict=True))
-
-
-def _described(column: Column, values: np.ndarray) -> str:
-    if not column.categories:
-        return f"{column.name}: numeric, {values.min():g} to {values.max():g}"
-    counts = np.bincount(values.astype(np.intp), minlength=len(column.categories))
-    order = [] if len(counts) > max(_MANY, len(values) / 2) else np.argsort(-counts, kind="stable").tolist()
-    common = [column.categories[place] for place in order[:3] if counts[place]]
-    rest = ["..."] if common and len(counts) > len(common) else []
-    examples = f" ({', '.join([*common, *rest])})" if common else ""
-    return f"{column.name}: {len(counts)} {'category' if len(counts) == 1 else 'categories'}{examples}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.ks.result import Grouping, GroupResult, TargetResult
+from jaxaudit.audits.ks.result import GroupResult, TargetResult
 from jaxaudit.audits.ks.tests_of_use.test import percent_text
 from jaxaudit.errors import visible
 from jaxaudit.report.ks.tables import kind_of, p_column
@@ -23,14 +23,10 @@ LESS_THAN_NONE = "Below 0%: by chance, or over-forgotten: the group looks less u
 NO_SHARE = "unknown: on this group, models that used it differ from models that did not by no more than chance."
 NUMBERED = (
     "Groups are numbered from 1, in the order in which they first occur among query set, holdout and members. These "
-    "numbers (no.) are not your ids. Whose records a group has: look up the column group at {place}; of files that "
-    "`jaxaudit deal` wrote, groups.csv beside them says which of your records that number stands for."
+    "numbers (no.) are not your ids. Whose records a group has: look up the column group at its first query record, "
+    "counted from 1 without the header; of files that `jaxaudit deal` wrote, groups.csv beside them says "
+    "which of your records that number stands for."
 )
-PLACES = {
-    "line": "the line of its first query record in the file, counted from 1 with a header",
-    "record": "its first query record, counted from 1 without a header",
-}
-"""What the place of a group's first query record counts, by `Grouping.first_is`."""
 
 
 def groups_beside(targets: Sequence[TargetResult], sets: ComparedSets) -> tuple[Beside, ...]:
@@ -41,17 +37,16 @@ def groups_beside(targets: Sequence[TargetResult], sets: ComparedSets) -> tuple[
             verdicts = {group.verdict for group in target.groups}
             about = f"By group, {kind_of(target, sets)} {visible(target.name)}"
             conditions = tuple(f"group-{verdict}" for verdict in FOUND if verdict in verdicts)
-            numbered = NUMBERED.format(place=PLACES[grouping.first_is])
-            notes = *_columns(target.groups), numbered, grouping.adjustment
-            findings.append(Beside(about, grouping.finding, conditions, _table(about, target.groups, grouping), notes))
+            notes = *_columns(target.groups), NUMBERED, grouping.adjustment
+            findings.append(Beside(about, grouping.finding, conditions, _table(about, target.groups), notes))
     return tuple(findings)
 
 
-def _table(title: str, groups: Sequence[GroupResult], grouping: Grouping) -> PageTable:
+def _table(title: str, groups: Sequence[GroupResult]) -> PageTable:
     """Groups in 80 characters."""
     columns: dict[str, Column] = {
         "no.": ("name", str),
-        f"first\n{grouping.first_is}": ("first", str),
+        "first\nrecord": ("first", str),
         "p (not\nused)": ("p_never", p_column),
         "adjusted\n(Holm)": ("p_adjusted", p_column),
         "adjusted\n(BH)": ("p_adjusted_bh", p_column),

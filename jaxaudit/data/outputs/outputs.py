@@ -168,7 +168,8 @@ def outputs_of(
     """The outputs in an array, as `load_outputs` has those of a file.
 
     Args:
-        values: `[rows, classes]`, the classes in label order. A data frame is refused: its columns have names.
+        values: `[rows, classes]`, the classes in label order; or a table of pandas or Polars, whose columns are named
+            after the classes.
         name: of the model, for messages.
 
     Raises:
@@ -179,8 +180,23 @@ def outputs_of(
     """
     expected = _expected(classes, rows, of)
     if hasattr(values, "columns"):
-        raise InputError(f"{name}: is a data frame; give the columns of the classes in their order, as an array.")
+        values = _by_class(values, expected, name)
     return _as_outputs(columns_of_array(np.array(values), None, expected, name), expected, kind, name)
+
+
+def _by_class(frame: Any, expected: Expected, name: str) -> np.ndarray:
+    """The columns of a table of pandas or Polars in the order of the classes, after which they are named."""
+    titles = {str(title): title for title in frame.columns}
+    # pandas numbers the columns of an array: these have no names.
+    for header in (*expected.headers, [*map(str, range(expected.classes))]):
+        if titles.keys() == {*header} and len(frame.columns) == len(header):
+            return np.stack([np.asarray(frame[titles[title]]) for title in header], axis=1)
+    missing = next((title for title in expected.names if title not in titles), None)
+    trouble = "has more columns than classes" if missing is None else f"has no column named {missing!r}"
+    raise InputError(
+        f"{name}: {trouble}; give a column a class, named after it ({', '.join(expected.names)[:200]}), or an array "
+        "with the classes in this order."
+    )
 
 
 def _expected(classes: int | Sequence[str], rows: int, of: str, records: Sequence[str] | None = None) -> Expected:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.banks import describe, rows, save, write_bank
 
-from jaxaudit.audits.open_bank import open_bank
+from jaxaudit.audits import open_bank
 from jaxaudit.data import load, load_table
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.challenge import file_hash

@@ -72,6 +72,8 @@ def shadow_scores(shadows: ShadowModels, units: AttackUnits) -> ShadowScores:
     assert shadows.views is not None
     assert shadows.bank is not None
     odds, membership = shadows.views[..., units.attacked], shadows.membership[:, units.attacked]
+    if (membership == membership[:1]).all():
+        raise InputError("no record was in the training sets of some finished models and not of others.")
     bank, columns, planned = shadows.bank, shadows.pool.columns[units.attacked], shadows.bank.membership
     if units.grouped:
         planned = planned[~units.split(planned[:, columns]).any(axis=1)]

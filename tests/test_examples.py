@@ -15,7 +15,7 @@ import pytest
 from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit, refused
 
-from jaxaudit.audits.open_bank import open_bank
+from jaxaudit.audits import open_bank
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError

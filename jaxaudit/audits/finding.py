@@ -92,12 +92,15 @@ def trained_here(finding: Finding, kind: str = "", advice: str = BY_A_BANK) -> F
 
 
 def undecided(
-    sentence: str, reasons: tuple[str, ...], why: str, caveats: tuple[str, ...] = (), would_change: tuple[str, ...] = ()
+    sentence: str,
+    reasons: tuple[str, ...],
+    why: str,
+    caveats: tuple[str, ...] = (),
+    would_change: tuple[str, ...] = (),
+    checks: tuple[Checked, ...] = (),
 ) -> Finding:
     """The finding `inconclusive`; `why` says in a sentence why it has no confidence."""
-    return Finding(
-        "inconclusive", "open", sentence, reasons, Confidence("none", why), caveats=caveats, would_change=would_change
-    )
+    return Finding("inconclusive", "open", sentence, reasons, Confidence("none", why), checks, caveats, would_change)
 
 
 UNDECIDED = Finding("inconclusive", "open", "", (), Confidence("none", ""))

@@ -68,7 +68,7 @@ def cite(
     from jaxaudit.runs.saved import read_run
 
     read = [read_run(at_home(path)) for path in runs]
-    papers = [paper for run in read for paper in run.papers or ()]
+    papers = [paper for run in read for paper in run.papers]
     for source in dict.fromkeys(paper.source for paper in papers if entry_of(paper) is None):
         say(f"no entry is known for: {visible(source)}")
     show_text(as_bibtex(papers, read[-1].provenance.jaxaudit))

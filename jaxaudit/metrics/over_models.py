@@ -95,17 +95,6 @@ def interval_over_models(value: float, drawn: Float[np.ndarray, " replicates"], 
     return Estimate(value, float(np.maximum(value - reach, 0.0)), value + reach)
 
 
-def upper_end(estimate: Estimate, models: int, level: float, new_level: float) -> float:
-    """The upper end at the level `new_level` of an `interval_over_models` that was made at `level` and cut to 0 and 1.
-
-    >>> upper_end(Estimate(0.5, 0.3, 0.7), 16, 0.95, 0.99)
-    0.776...
-    """
-    of_level, of_new_level = special.stdtrit(models - 1, (1 + np.array([level, new_level])) / 2)
-    reach = max(estimate.value - estimate.low, estimate.high - estimate.value)
-    return float(estimate.value + reach * of_new_level / of_level)
-
-
 Position = Literal["above", "below", "not distinguishable", "too few seeds"]
 """Where a score lies relative to those of retrained models."""
 

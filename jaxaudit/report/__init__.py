@@ -1,1 +1,5 @@
-"""Results as text, pages and JSON."""
+"""Results as text, pages and JSON; `__init__.pyi` lists the names."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

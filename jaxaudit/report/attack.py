@@ -37,7 +37,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
     halves = result.splits
-    rates_by_attack = [(attack.name, attack.of_targets) for attack in result.attacks if attack.of_targets is not None]
+    of_targets = result.deciding.of_targets
     return RunContent(
         question,
         setting,
@@ -47,8 +47,9 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
             _grid(result),
             _rates_table(result.decided_by, result.deciding, "page"),
             *(
-                _rates_table(f"{name}, targets of known membership", rates, "both")
-                for name, rates in rates_by_attack[:1]
+                ()
+                if of_targets is None
+                else (_rates_table(f"{result.decided_by}, targets of known membership", of_targets, "both"),)
             ),
             *records_tables(result, top),
         ),
@@ -311,7 +312,6 @@ def _curves(result: AttackResult) -> Picture:
         (attack for attack in result.attacks if attack is not first), key=lambda attack: -attack.auc.value
     )
     shown = (first, *other_attacks[: SHOWN - 1])
-    seen = "; ".join(f"{_name(attack)} {_at(attack.roc, 0.01)}" for attack in shown)
     columns = {
         "false positive rate": lambda limit: f"{limit:g}",
         **{_name(attack): lambda limit, roc=attack.roc: _at(roc, limit) for attack in shown},
@@ -319,7 +319,6 @@ def _curves(result: AttackResult) -> Picture:
     return Picture(
         "roc-log",
         "ROC curves, logarithmic",
-        f"True positive rate at 1% false positives: {seen}.",
         "The left end shows members that are found at almost no false positives. The band is the first attack's "
         "(Clopper-Pearson, all models together). Above the dotted line an attack finds some members with confidence.",
         chart(lambda axes: plot.draw_curves(axes, {_name(attack): attack.roc for attack in shown})),
@@ -346,7 +345,6 @@ def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
     return Picture(
         "accuracy-pdtp",
         "Attack accuracy against PDTP",
-        f"Correlations: {correlations}.",
         f"A mark is a target under one attack. Correlation with PDTP: {correlations}.",
         chart(lambda axes: plot.draw_accuracies(axes, splits.records, [attack.name for attack in result.attacks])),
         table_of("Targets", splits.records, columns),
@@ -356,7 +354,6 @@ def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
 def _separations(exposure: Exposure, unit: str) -> Picture:
     edges, counts = exposure.separation_edges, exposure.separation_counts
     bins = list(zip(pairwise(edges), counts, strict=True))
-    above = sum(count for (low, _), count in bins if low >= 0.9 - 1e-9)
     columns = {
         "separation": lambda row: f"{row[0][0]:.2f} to {row[0][1]:.2f}",
         f"{unit}s": ("1", count_text),
@@ -364,7 +361,6 @@ def _separations(exposure: Exposure, unit: str) -> Picture:
     return Picture(
         "separations",
         f"How far {unit}s are given away",
-        f"{above:,} of {sum(counts):,} {unit}s have a separation of 0.9 or more.",
         f"Separation: the chance that a model trained on a {unit} has a higher output on it than one without. "
         f"{unit.title()}s at the dotted line give nothing away; some lie off it by chance.",
         chart(lambda axes: plot.draw_separations(axes, edges, counts, unit)),

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from jaxaudit.errors import InputError, visible
 from jaxaudit.report.kinds import run_kind
 from jaxaudit.report.numbers import text
@@ -34,13 +36,8 @@ def build(runs: Sequence[Run[Any]]) -> Page:
         tuple(parts),
         _together(parts) if several else None,
         terms,
-        papers(source for run, part in zip(runs, parts, strict=True) for source in _sources(run, part)),
+        papers(paper.source for run in runs for paper in run.papers),
     )
-
-
-def _sources(run: Run[Any], part: RunContent) -> list[str]:
-    """The papers that the numbers of a run rest on; of a run that does not say so, those of its terms."""
-    return [term.source for term in part.terms] if run.papers is None else [paper.source for paper in run.papers]
 
 
 def part_of(run: Run[Any], top: int = 10) -> RunContent:
@@ -77,7 +74,7 @@ def _together(parts: Sequence[RunContent]) -> PageTable:
 
 
 def repeat(provenance: Provenance) -> Repeat:
-    """The command, seed, versions, and hashes of the data."""
+    """The command, and everything else that is known of the run."""
     devices = f", {text(provenance.devices)} devices" if provenance.devices != 1 else ""
     facts = [
         ("Seed", str(provenance.seed)),
@@ -85,24 +82,9 @@ def repeat(provenance: Provenance) -> Repeat:
         ("Device", f"{visible(provenance.device)}{devices}, {text(provenance.cores)} cores"),
         ("Program", f"jaxaudit {visible(provenance.jaxaudit)}, Python {text(provenance.python)}"),
     ]
-    hashes = (
-        ("Weights", provenance.weights_hash),
-        ("Reference weights", provenance.reference_hashes),
-        ("Source of the model", provenance.model_hash),
-        ("Sources of your own code", provenance.code_hashes),
-        ("Commitment of the challenge", provenance.challenge),
-        ("Environment", provenance.environment),
-    )
-    facts += [(name, text(value)) for name, value in hashes if value]
-    versions = tuple((visible(name), visible(value)) for name, value in sorted(provenance.versions.items()))
-    options = tuple((visible(name), text(value)) for name, value in sorted(provenance.options.items()))
-    return Repeat(
-        tuple(_pieces(provenance.command)),
-        tuple(facts),
-        PageTable("Data", ("part", "what", "value"), tuple(_data(provenance))),
-        PageTable("Library versions", ("library", "version"), versions, folded=True),
-        PageTable("All options of the run", ("option", "value"), options, folded=True),
-    )
+    known = {name: value for name, value in structs.asdict(provenance).items() if name != "command"}
+    record = PageTable("Everything that the run was made of", ("what", "value"), tuple(_flat("", known)))
+    return Repeat(tuple(_pieces(provenance.command)), tuple(facts), record)
 
 
 def _pieces(words: Sequence[str]) -> list[str]:
@@ -119,24 +101,10 @@ def _pieces(words: Sequence[str]) -> list[str]:
     return [visible(shlex.join(piece)) for piece in pieces]
 
 
-def _data(provenance: Provenance) -> list[tuple[str, str, str]]:
-    """One row per fact of each data set; the command's facts may concern one set, or several by role."""
-    rows = []
-    sets = {role: one_set for role, one_set in provenance.data.items() if one_set is not None}
-    if all(isinstance(one_set, dict | list) for one_set in sets.values()):
-        for role, one_set in sets.items():
-            for part in one_set if isinstance(one_set, list) else [one_set]:
-                rows += _facts(role, part)
-    else:
-        rows += _facts("table", sets)
-    for role in (name for name in provenance.__struct_fields__ if name.endswith(("targets", "before"))):
-        for file in getattr(provenance, role) or ():
-            rows += _facts(role, file)
-    return rows
-
-
-def _facts(role: str, facts: Any) -> list[tuple[str, str, str]]:
-    role = visible(str(role)).replace("_", " ")
-    if not isinstance(facts, dict):
-        return [(role, "value", text(facts))]
-    return [(role, visible(str(name)).replace("_", " "), text(value)) for name, value in facts.items()]
+def _flat(name: str, value: Any) -> list[tuple[str, str]]:
+    """A row for each fact within a value, with the names that lead to it; none for what there is not."""
+    if isinstance(value, dict):
+        return [row for key, part in value.items() for row in _flat(f"{name} {key}".replace("_", " "), part)]
+    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        return [row for part in value for row in _flat(name, part)]
+    return [] if value in (None, []) else [(visible(name.strip()), text(value))]

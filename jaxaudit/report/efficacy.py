@@ -54,15 +54,11 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
 
 def _answer(result: EfficacyResult) -> Answer:
     judged = result.models[0]
-    facts = [("Its upper bound", judged.bound), ("Information (mean squared gradient norm)", judged.information)]
-    shown = [(name, precise(value)) for name, value in facts]
-    if judged.accuracy is not None:
-        shown.append(("Accuracy on the records", _accuracy(judged)))
-    more = {
+    facts = {
         "Mean log-probability of a label": judged.mean_log_probability,
         "Norm of the mean gradient": judged.mean_gradient_norm,
     }
-    shown += [(name, precise(value)) for name, value in more.items() if value is not None]
+    shown = [(name, precise(value)) for name, value in facts.items() if value is not None]
     return Answer(
         visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown), kind="weights"
     )

@@ -76,13 +76,12 @@ def tables_of_first(
 
 
 class Picture(NamedTuple):
-    """A chart of more numbers than are read in a table; `name` has letters, digits and hyphens, `seen` is a text
-    alternative for readers who cannot see it, `caption` says how to read it, and `numbers` has its numbers.
+    """A chart of more numbers than are read in a table; `name` has letters, digits and hyphens, `caption` says how to
+    read it, and `numbers` has its numbers, also for readers who cannot see it.
     """
 
     name: str
     title: str
-    seen: str
     caption: str
     draw: "Callable[[], Figure]"
     numbers: PageTable
@@ -90,18 +89,14 @@ class Picture(NamedTuple):
 
 class DrawnShare(NamedTuple):
     """A share on a line from 0 to 100%, as a card draws it: `estimate` may lie outside [0, 1], its interval and its
-    upper limit may not. `stated`: the limit that `forgotten` requires. `seen`: the same in words, for those who do not
-    see it.
+    upper limit may not.
     """
 
     estimate: float | None
     low: float
     high: float
     limit: float
-    stated: float
-    seen: str
     limit_words: str
-    stated_words: str
 
 
 class Answer(NamedTuple):
@@ -135,25 +130,13 @@ class Answer(NamedTuple):
             return (("confidence", self.finding.confidence),)
         return ("confidence in the verdict", self.finding.confidence), (f"confidence in the {self.measure}", self.trust)
 
-    @property
-    def around_number(self) -> tuple[str, str, str, str] | None:
-        """The finding's text in four pieces: before its last sentence, that sentence before and after the main number,
-        and the interval's level. None if the finding does not end in a sentence with the number.
-        """
-        first, _, last = self.finding.sentence.rpartition(". ")
-        between, _, level = self.interval.removesuffix(")").partition(" (")
-        before, number_part, after = last.partition(f"{self.number} ({between})")
-        return (f"{first}.", before, f" ({between}){after}", level) if first and number_part else None
-
 
 class Repeat(NamedTuple):
-    """How to repeat a run: the command in pieces that must not be broken across lines, facts, and tables."""
+    """How to repeat a run: the command in pieces that must not be broken across lines, facts, and all that is known."""
 
     command: tuple[str, ...]
     facts: tuple[tuple[str, str], ...]
-    data: PageTable
-    versions: PageTable
-    options: PageTable
+    record: PageTable
 
 
 class Beside(NamedTuple):
@@ -168,7 +151,7 @@ class Beside(NamedTuple):
     notes: tuple[str, ...]
 
 
-NO_REPEAT = Repeat((), (), *[PageTable("", (), ())] * 3)
+NO_REPEAT = Repeat((), (), PageTable("", (), ()))
 
 
 class RunContent(NamedTuple):

@@ -135,7 +135,6 @@ def _picture(result: PDTPResult) -> Picture:
     return Picture(
         "distribution",
         "Number of records by PDTP",
-        "; ".join(f"{bar.name} nats: {bar.records:,}" for bar in result.distribution if bar.records),
         f"Bars count records on a logarithmic axis. Records right of the line break the DTP-1 rule.{lines}",
         chart(lambda axes: plot.draw_distribution(axes, result)),
         _distribution(result, "page"),
@@ -143,22 +142,21 @@ def _picture(result: PDTPResult) -> Picture:
 
 
 def _numbers(result: PDTPResult) -> PageTable:
-    rows: list[tuple[str, float]] = [("Largest PDTP", result.max_pdtp), ("Largest seed floor", result.seed_floor.max)]
-    for share, value in result.quantiles.items():
-        rows.append((f"PDTP that {float(share):.0%} of records do not exceed", value))
-    shown = [(name, _bound(value, "none")) for name, value in rows]
-    none = "not available for this learner"
-    shown += [
-        ("No measured record moves an output on any input by more than", _bound(result.dtp_bound, none)),
-        ("Records above 1 without bins", f"{result.above_1_without_bins:,}"),
-        ("Records above 1 within their seed floor", f"{result.above_1_within_floor:,}"),
-        ("Records with copies", f"{result.copies:,}"),
+    shown = [
+        ("Largest PDTP", _bound(result.max_pdtp, "none")),
+        ("Largest seed floor", _bound(result.seed_floor.max, "")),
     ]
-    if result.train_accuracy is not None:
-        shown += [
-            ("Only records of their class", f"{result.lone_members:,}"),
-            ("Accuracy on the measured records", f"{result.train_accuracy:.1%}"),
-        ]
+    shown += [
+        (f"PDTP that {float(share):.0%} of records do not exceed", _bound(value, "none"))
+        for share, value in result.quantiles.items()
+    ]
+    counts = {
+        "Records above 1 without bins": result.above_1_without_bins,
+        "Records above 1 within their seed floor": result.above_1_within_floor,
+        "Records with copies": result.copies,
+        "Only records of their class": result.lone_members,
+    }
+    shown += [(name, f"{count:,}") for name, count in counts.items()]
     return PageTable("Numbers", ("what", "value"), tuple(shown), ("value",))
 
 

@@ -1,7 +1,6 @@
 """The content of a `power` run for the terminal and the page, from its result alone."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
@@ -20,7 +19,7 @@ from jaxaudit.metrics.effect import POWER as WANTED
 from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.plots import ks as plot
 from jaxaudit.plots.style import chart
-from jaxaudit.report.kinds import Arrays, RunKind
+from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import NONE, count_text, number_text, sets_of
 from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of
 from jaxaudit.report.record import Run, record_type
@@ -105,11 +104,9 @@ def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
 
 
 def _picture(result: PowerResult) -> Picture:
-    seen = [f"{fraction_text(chance.fraction)}: {_percent(chance.probability)}" for chance in result.given.chances]
     return Picture(
         "detection",
         "Probability of detection by used fraction",
-        f"At the sizes given, by used fraction: {'; '.join(seen)}.",
         f"A line for each size: query + holdout records. Upright: the fraction asked about. Level: {WANTED:.0%}.",
         chart(lambda axes: plot.draw_probabilities(axes, result.sizes, result.fraction)),
         _detection(BY_SIZE, result.sizes, "page"),
@@ -195,9 +192,4 @@ def _percent(chance: float | None) -> str:
     return CANNOT if chance is None else f"{100 * chance:.0f}%"
 
 
-def _check(result: Any, arrays: Arrays) -> None:
-    check_power_result(result, arrays)
-    sets_of(result.provenance.data)
-
-
-POWER = RunKind("power", record_type("power", PowerResult), power_part, _check)
+POWER = RunKind("power", record_type("power", PowerResult), power_part, check_power_result)

@@ -70,7 +70,7 @@ class Paper(StrictStruct, frozen=True):
 def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:
     """The type of a result in JSON: with its schema, its papers, and its provenance."""
     schema: Any = f"jaxaudit.{name}/{VERSION}"
-    fields = [("schema", Literal[schema], schema), ("papers", list[Paper] | None, None), ("provenance", Provenance)]
+    fields = [("schema", Literal[schema], schema), ("papers", list[Paper]), ("provenance", Provenance)]
     title = f"{result.__name__.removesuffix('Result')}Record"
     return msgspec.defstruct(title, fields, bases=(result,), kw_only=True)
 
@@ -100,6 +100,6 @@ class Run(Generic[Result]):
         return cast(Any, self.result).provenance
 
     @property
-    def papers(self) -> list[Paper] | None:
-        """The papers that its numbers rest on; None if unknown."""
+    def papers(self) -> list[Paper]:
+        """The papers that its numbers rest on."""
         return cast(Any, self.result).papers

@@ -2,8 +2,6 @@
 
 import math
 
-import numpy as np
-
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.unlearn.finding import SCORES, clause
 from jaxaudit.audits.unlearn.result import (
@@ -261,7 +259,6 @@ def _efficacies(drawn: list[plot.MethodMarks], band: tuple[float, float] | None)
     return Picture(
         "efficacy",
         "Efficacy beside retrained models" if band else "Efficacy of each method's models",
-        "; ".join(f"{method.name}: median {precise(float(np.median(method.efficacy)))}" for method in drawn),
         "A mark is a model, a bar the median, a triangle an infinite value." + (SHADED if band else ""),
         chart(lambda axes: plot.draw_efficacies(axes, drawn, band), row_height(len(drawn)) + 0.2),
         _values(drawn, "efficacy", "bound"),
@@ -269,12 +266,10 @@ def _efficacies(drawn: list[plot.MethodMarks], band: tuple[float, float] | None)
 
 
 def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
-    medians = (f"{m.name}: median {number_text(float(np.median(m.attack)), 2)}" for m in drawn if m.attack is not None)
     line = "" if baseline is None else f" The dotted line is the baseline (no information): {number_text(baseline, 2)}."
     return Picture(
         "attack",
         "Attack probability against efficacy",
-        "; ".join(medians),
         "The mean probability of membership that a learned attack gives the forgotten records." + line,
         chart(lambda axes: plot.draw_attacks(axes, drawn, baseline)),
         _values(drawn, "efficacy", "attack"),

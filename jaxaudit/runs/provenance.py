@@ -54,27 +54,15 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def describe_records(records: Records) -> dict[str, Any]:
-    """A data set of one or several arrays by name, size and content hash."""
-    return {
-        "name": records.name,
-        "records": len(records),
-        "shape": list(records.inputs.shape[1:]),
-        "arrays": {field.name: list(field.shape) for field in records.parts},
-        "labels": list(records.labels.shape[1:]),
-        "content_hash": records.content_hash,
-    }
-
-
-def describe_examples(examples: Examples) -> dict[str, Any]:
-    """A data set by name, size and content hash."""
-    return {
-        "name": examples.name,
-        "records": len(examples),
-        "shape": list(examples.inputs.shape[1:]),
-        "classes": len(examples.class_names),
-        "content_hash": examples.content_hash,
-    }
+def describe_examples(examples: Examples | Records) -> dict[str, Any]:
+    """A data set, of one or several arrays, by name, size and content hash."""
+    facts = {"name": examples.name, "records": len(examples), "shape": list(examples.inputs.shape[1:])}
+    if isinstance(examples, Examples):
+        facts["classes"] = len(examples.class_names)
+    else:
+        facts["arrays"] = {field.name: list(field.shape) for field in examples.parts}
+        facts["labels"] = list(examples.labels.shape[1:])
+    return {**facts, "content_hash": examples.content_hash}
 
 
 def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int, content_hash: str) -> dict[str, Any]:

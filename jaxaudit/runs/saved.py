@@ -5,7 +5,6 @@ Class names of these tables may come from untrusted data, so the CSV file has ce
 """
 
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ from jaxaudit.data.formats.parsing import refuse_repeated_keys
 from jaxaudit.data.paths import exists, open_regular
 from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import from_builtins
+from jaxaudit.report.build import part_of
 from jaxaudit.report.kinds import ARRAYS, NAMES, RunKind, run_kind
 from jaxaudit.report.record import VERSION, Run
 from jaxaudit.runs.directory import RESULT
@@ -31,14 +31,11 @@ LARGEST_RESULT = 64 << 20
 MOST_VALUES = 3_000_000
 MOST_GROUPS = 500_000
 """The most lists and objects of a result, which take memory and time out of proportion to its length."""
-LONGEST_WHOLE = 18
-"""The most characters of a whole number, as for 64 bits."""
-DEEPEST = 50
 LARGEST_ARRAYS = 512 << 20
 
 
 def read_result(path: Path) -> Mapping[str, Any]:
-    """The object in a JSON file; `ValueError` if it is larger or deeper than results are."""
+    """The object in a JSON file; `ValueError` if there is none, or it is larger than results are."""
     with open_regular(path) as file:
         text = file.read(LARGEST_RESULT + 1)
     if len(text) > LARGEST_RESULT:
@@ -47,10 +44,10 @@ def read_result(path: Path) -> Mapping[str, Any]:
         raise ValueError("it has more values than jaxaudit writes")
     try:
         refuse_repeated_keys(text)
-        result = json.loads(text.decode(), parse_constant=_refuse, parse_int=_whole, parse_float=_finite)
-    except RecursionError:
+        result = msgspec.json.decode(text)
+    except (RecursionError, UnicodeDecodeError, json.JSONDecodeError, msgspec.MsgspecError):
         result = None
-    if not isinstance(result, dict) or not _is_shallow(result):
+    if not isinstance(result, dict):
         raise ValueError("it is not a JSON object, or nested too deeply")
     return result
 
@@ -64,34 +61,6 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, np.ndarray]:
             raise ValueError(f"{path.name} is larger than {LARGEST_ARRAYS >> 20} MiB")
     archive = NpzArrays(path, LARGEST_ARRAYS)
     return {name: archive.read(name) for name in names if name in archive.sizes}
-
-
-def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > LONGEST_WHOLE:
-        raise ValueError("a whole number has too many digits")
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        raise ValueError("a number is too large")
-    return value
-
-
-def _is_shallow(value: Any) -> bool:
-    """Whether it is nested no deeper than results are."""
-    level = [value]
-    for _ in range(DEEPEST):
-        children = [list(node.values() if isinstance(node, dict) else node) for node in level]
-        level = [value for values in children for value in values if isinstance(value, dict | list)]
-        if not level:
-            return True
-    return False
 
 
 Columns = Mapping[str, np.ndarray]
@@ -141,31 +110,29 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
     except OSError as error:
         raise InputError(f"{shown}: {_short(file.name)} cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        why = "" if isinstance(error, UnicodeDecodeError | json.JSONDecodeError) else f" ({error})"
-        raise InputError(f"{shown}: {_short(file.name)} is damaged{why}; make the run again.") from error
+        raise InputError(f"{shown}: {_short(file.name)} is damaged ({error}); make the run again.") from error
     kind = _kind_of(result, shown)
     try:
         record = from_builtins(kind.record, result)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
         provenance = result.get("provenance")
-        version_named = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else None
-        writer = (
-            f"jaxaudit {_short(version_named)}" if isinstance(version_named, str) else "a version that it does not name"
-        )
+        version_named = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else "unknown"
         raise InputError(
             f"{shown}: its result does not have the format of this version, jaxaudit {__version__} "
-            f"({visible(str(error))[:200]}). It was written by {writer}: make the run again, or show it with the "
-            "version that wrote it."
+            f"({visible(str(error))[:200]}). It was written by jaxaudit {_short(version_named)}: make the run again, "
+            "or show it with the version that wrote it."
         ) from error
     try:
         names = kind.stored(record) if path.is_dir() else ()
         arrays = read_archive(path / ARRAYS, names) if names else {}
         kind.check(record, arrays)
-    except (ValueError, OSError, KeyError) as error:
+        run = Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
+        part_of(run, 1)
+    except Exception as error:  # numbers that do not belong together cannot be shown, whatever the reason
         raise InputError(
             f"{shown}: its files do not match or are damaged, so make the run again: {visible(str(error))[:400]}"
         ) from error
-    return Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
+    return run
 
 
 def _result_file(path: Path) -> Path:

@@ -25,6 +25,7 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 import jaxaudit
 from jaxaudit.data.paths import DRAFT, open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError, writing
+from jaxaudit.report.numbers import text
 from jaxaudit.version import __version__
 
 LOCK = "lock"
@@ -98,8 +99,8 @@ SECTIONS = {
     "code": "another version of the code",
     "machine": "another machine or other libraries",
 }
-SHOWN = 3
-LONGEST = 60
+LONGEST = 200
+"""The most characters of one section's differences in a message."""
 
 
 def run_identity(
@@ -124,16 +125,12 @@ def identity_differences(kept_identity: Mapping[str, Any], identity: Identity) -
     """The differences between an identity from a file and `identity`, in words; None if there are none."""
     differences_found = []
     for section, words in SECTIONS.items():
-        old, new = kept_identity.get(section), identity[section]
-        old = old if isinstance(old, dict) else {}
-        facts = [
-            f"{name}: {_short(old.get(name))} there, {_short(new.get(name))} here"
-            for name in dict.fromkeys([*new, *old])
-            if old.get(name) != new.get(name)
-        ]
-        if facts:
-            more = [f"{len(facts) - SHOWN} more"] if len(facts) > SHOWN else []
-            differences_found.append(f"{words} ({'; '.join([*facts[:SHOWN], *more])})")
+        kept, new = kept_identity.get(section), identity[section]
+        old = kept if isinstance(kept, dict) else {}
+        names = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
+        if names:
+            facts = "; ".join(f"{name}: {text(old.get(name))} there, {text(new.get(name))} here" for name in names)
+            differences_found.append(f"{words} ({facts if len(facts) <= LONGEST else facts[: LONGEST - 3] + '...'})")
     return " and ".join(differences_found) or None
 
 
@@ -155,13 +152,6 @@ def machine_facts() -> dict[str, Any]:
     # Cache folders of compiled programs change no number.
     settings = {name for name in os.environ if name.startswith("JAX_") and "CACHE" not in name}
     return facts | {name: os.environ[name] for name in sorted(settings | ({"XLA_FLAGS"} & set(os.environ)))}
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, list):
-        value = ", ".join(map(str, value))
-    text = "none" if value is None or value == "" else str(value)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 NAME = "unfinished"

@@ -38,7 +38,7 @@ from jaxaudit.attacks.records.attack import (
     unused_records,
 )
 from jaxaudit.attacks.records.stacked import FEW, FOLDS
-from jaxaudit.audits.attack.train_splits import ATTACKS
+from jaxaudit.audits import ATTACKS
 from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import auc

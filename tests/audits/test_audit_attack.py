@@ -11,10 +11,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from support.tiny_learners import CLASSES, NearestCentroid, diverging, learner, records
 
 from jaxaudit.attacks import Distance, Frequency, Untargeted
+from jaxaudit.audits import AttackAudit, SplitAttacks, SplitModels, leave_out, train_splits
 from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.result import AttackAudit, SplitAttacks
-from jaxaudit.audits.attack.train_splits import SplitModels, draw, draw_pairs, groups_of, pair_outputs, train_splits
-from jaxaudit.audits.left_out import leave_out
+from jaxaudit.audits.attack.train_splits import draw
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
@@ -167,23 +166,27 @@ def test_the_measured_model_is_the_attacked_one():
     np.testing.assert_allclose(left.with_record, attacked, rtol=0, atol=1e-4)
 
 
-def test_shadows_are_asked_for_their_own_target():
-    """Against models that were trained on the records of each set themselves, one by one."""
-    targets = np.array([3, 4, 17, 40, 58])
-    found = pair_outputs(KEY, CANDIDATES, NearestCentroid(), targets, 30, 3, Execution(3))
-    assert found.with_target.shape == found.without_target.shape == (3, 5, CLASSES)
-    groups = groups_of(targets, 30)
-    draws = list(draw_pairs(KEY, targets, 30, 60, 3))
-    for place, target in enumerate(targets):
-        group, member = divmod(place, len(groups[0]))
-        for j in range(3):
-            pairs = draws[3 * group + j]
-            of_in, of_out = (pairs.membership[rows[member]] for rows in (pairs.with_target, pairs.without_target))
-            assert np.flatnonzero(of_in & ~of_out).tolist() == [target]
-            within = outputs_of(of_in)[target]
-            np.testing.assert_allclose(found.with_target[j, place], within, rtol=1e-4, atol=1e-5)
-            without = outputs_of(of_out)[target]
-            np.testing.assert_allclose(found.without_target[j, place], without, rtol=1e-4, atol=1e-5)
+@dataclass(frozen=True)
+class Recall:
+    """Says of a record whether it was trained on it, by its first number."""
+
+    def fit(self, key: Any, inputs: Any, labels: Any, weights: Any) -> Any:
+        return jnp.where(weights > 0, inputs[:, 0], jnp.inf)
+
+    def log_probs(self, params: Any, inputs: Any) -> Any:
+        knows = (params == inputs[:, :1]).any(axis=1)
+        return jnp.log(jnp.where(knows[:, None], jnp.array([0.1, 0.9]), jnp.array([0.9, 0.1])))
+
+
+def test_one_shadow_model_of_a_pair_was_trained_on_the_target_and_the_attacked_ones_as_they_say():
+    inputs = np.arange(60, dtype=np.float32)[:, None]
+    examples = Examples(inputs, np.arange(60) % 2, ("no", "yes"), "numbers")
+    found = train_splits(KEY, examples, Recall(), **{**SMALL, "targets": 45, "shadow_pairs": 3, "pooled_shadows": 0})
+    assert found.pairs is not None
+    assert found.pairs.with_target.shape == found.pairs.without_target.shape == (3, 45, 2)
+    assert (found.pairs.with_target[..., 1] > np.log(0.5)).all()
+    assert (found.pairs.without_target[..., 1] < np.log(0.5)).all()
+    assert np.array_equal(found.inputs.outputs[..., 1] > np.log(0.5), found.truth)
 
 
 # What is refused.
@@ -225,7 +228,6 @@ def paired() -> SplitModels:
         ({"attacks": [Distance(), Distance()]}, r"attack.*'distance' twice"),
         ({"attacks": [Untargeted()]}, r"untargeted attack.*pooled"),
         ({"attacks": [Frequency()]}, r"frequency attack.*bins"),
-        ({"level": 1.0}, r"level.* 1\.$"),
         ({"delta": 1e-5}, "of a bank"),
     ],
 )

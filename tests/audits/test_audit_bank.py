@@ -11,14 +11,12 @@ from scipy import stats
 from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
 
+from jaxaudit.audits import FRACTIONS, open_bank, power_of_models
 from jaxaudit.audits.ks.judge import judge, leave_one_out
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import ShadowTest
 from jaxaudit.audits.ks.train import possible_tests
-from jaxaudit.audits.open_bank import open_bank
-from jaxaudit.audits.power.audit import power_of_models
-from jaxaudit.audits.power.result import FRACTIONS
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.outputs.form import OutputsPlace

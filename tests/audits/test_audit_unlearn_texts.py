@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from support.sequences import TEXTS, small_learner
 
-from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.result import OF_TEXTS, UnlearnAudit
+from jaxaudit.audits import OF_TEXTS, UnlearnAudit, compare_unlearning
 from jaxaudit.data.sequences import sequences, word_tokenizer
 from jaxaudit.data.texts import Texts
 from jaxaudit.ensemble import Execution

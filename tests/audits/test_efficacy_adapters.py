@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.language_models import save_model
 
-from jaxaudit.audits.efficacy.audit import NamedWeights, measure_sequence_efficacy
+from jaxaudit.audits import NamedWeights, measure_sequence_efficacy
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.models.causal import Adapters
 

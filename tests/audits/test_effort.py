@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxaudit.audits import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
 from jaxaudit.audits.ks.models import Part
 from jaxaudit.audits.ks.plan import EFFORTS, FEWEST, LEAST_RECORDS, LEAST_STEPS, Free, Work, choose, members, plan_of
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
-from jaxaudit.audits.power.audit import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.data import Examples

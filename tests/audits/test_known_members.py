@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jaxaudit.audits import power_of_scores
 from jaxaudit.audits.ks.known_models import ways_by_members
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.score_evidence import know_members
 from jaxaudit.audits.ks.scores import judge_scores
-from jaxaudit.audits.power.audit import power_of_scores
 from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA

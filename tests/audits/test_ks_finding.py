@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, judged, rho_between
 
-from jaxaudit.audits.finding import Checked
+from jaxaudit.audits import Checked
 from jaxaudit.audits.ks.judge_outputs import adjusted
 from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, Judgement, RhoTest, ShadowTest

@@ -16,7 +16,7 @@ from support.ks_audits import audit_ks
 from support.saved_runs.ks import ks_run
 from support.terminals import said
 
-from jaxaudit.audits.finding import Confidence, Finding
+from jaxaudit.audits import Confidence, Finding
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Part, Pool, Rows, shadow_rows
 from jaxaudit.audits.ks.plan import Free, Work, choose
@@ -31,10 +31,8 @@ from jaxaudit.json_types import from_builtins
 from jaxaudit.learners import network
 from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS, Check
 from jaxaudit.models import MLP
-from jaxaudit.report.build import part_of
-from jaxaudit.report.html.render import report_html
+from jaxaudit.report import part_of, report_html, to_json
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.record import to_json
 
 KEY = jax.random.key(5)
 LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=8, batch_size=50)

@@ -9,7 +9,7 @@ import pytest
 from support.cli_runs import jaxaudit, refused
 from support.people import PEOPLE, write_people
 
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 SMALL = (
     *("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2"),

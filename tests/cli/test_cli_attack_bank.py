@@ -15,12 +15,11 @@ from support.cli_runs import jaxaudit
 
 from jaxaudit import attack
 from jaxaudit.attacks.records import RECORD_ATTACKS, LiRA, ShadowScores
-from jaxaudit.audits.open_bank import open_bank
+from jaxaudit.audits import open_bank
 from jaxaudit.cli.show import text_at_80_columns
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.report.build import part_of
-from jaxaudit.report.terminal import as_terminal
-from jaxaudit.runs.saved import read_run
+from jaxaudit.report import as_terminal, part_of
+from jaxaudit.runs import read_run
 
 MODELS, MEMORY = 20, 4.0
 USED = np.isin(np.arange(RECORDS), np.arange(QUERY))

@@ -15,7 +15,7 @@ from jaxaudit import attack
 from jaxaudit.attacks.records import BASE
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
-from jaxaudit.runs.saved import read_run
+from jaxaudit.runs import read_run
 
 N, MODELS = 200, 16
 SETS = ("--deal", "deal")

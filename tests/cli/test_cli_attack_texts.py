@@ -10,7 +10,7 @@ import pytest
 from support.cli_runs import jaxaudit, refused
 
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 COUNT, WORDS = 40, ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 MODELS = (

@@ -22,7 +22,7 @@ from support.cli_runs import jaxaudit, own_modules, refused
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.models import MLP, pure_module
 from jaxaudit.models.restore import name_weights
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 MINE = """
 from flax import nnx

@@ -14,7 +14,7 @@ from support.cli_runs import jaxaudit, process, refused
 from support.language_models import POSITIONS, save_model, write_lines
 
 from jaxaudit.models.language_model import LanguageModel
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")

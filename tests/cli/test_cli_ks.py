@@ -33,7 +33,7 @@ from jaxaudit.cli.options import with_values
 from jaxaudit.data import Examples
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.errors import InputError
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 from jaxaudit.shadow_models import no_models
 
 KNOWN = ("--target-data", "query.npz")

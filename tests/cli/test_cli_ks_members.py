@@ -19,7 +19,7 @@ from support.details import details_of
 
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.examples import Role
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 COUNT, SIZE = 1000, 5
 DEAL = ("--deal", "deal")

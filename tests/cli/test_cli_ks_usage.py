@@ -14,7 +14,7 @@ from support.details import details_of
 
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.data.examples import Role
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 RECIPE = tuple(
     word

@@ -14,11 +14,9 @@ from scipy import stats
 from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit
 from support.people import PEOPLE, write_people
-from support.saved_runs.attack import FixedScores, attack_audit, split_models, with_splits
+from support.saved_runs.attack import FixedScores, attack_audit, split_models
 
-from jaxaudit.audits.attack.attack import attack_splits
-from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.audits.unlearn.against_retrained import protocol_of
+from jaxaudit.audits import AttackAudit, attack_splits
 from jaxaudit.cli.app import COMMANDS
 from jaxaudit.cli.options import fields_of
 from jaxaudit.data.bank.bank import load_bank
@@ -134,9 +132,7 @@ def test_attacks_on_noise_succeed_at_most_at_the_stated_rate_however_many_there_
     runs, found = 200, 0
     for place in range(runs):
         audit = noise_audit(place, attacks)
-        verdicts = {with_splits(audit, level).finding.verdict for level in LEVELS}
-        assert len(verdicts) == 1
-        found += verdicts == {"attack succeeds"}
+        found += audit.finding.verdict == "attack succeeds"
     assert found <= most(runs)
 
 
@@ -158,10 +154,6 @@ def test_tests_of_use_on_noise_keep_their_rate_at_every_level():
         found["holdout"] += holdout != {"inconclusive"}
         found["members"] += members != {"inconclusive"}
     assert max(found.values()) <= most(runs)
-
-
-def test_no_level_moves_the_place_of_an_unlearned_score():
-    assert len({protocol_of(2, 4, 3, 2, 10, level).p_value_threshold for level in LEVELS}) == 1
 
 
 def test_the_p_value_of_attacks_is_that_of_a_loop_and_membership_is_found():

@@ -13,7 +13,7 @@ import pytest
 from support.cli_runs import Done, jaxaudit, refused
 from support.people import PEOPLE, people_rows, write_people, write_rows
 
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 NETWORK = (*PEOPLE, "--epochs", "5", "--recipe", "batch-size=10", "--recipe", "models-per-batch=8")
 FOREST = ("--model", "sklearn.ensemble:RandomForestClassifier", "--recipe", "n_estimators=5")

@@ -9,7 +9,7 @@ import pytest
 from support.cli_runs import jaxaudit, refused
 from support.people import PEOPLE, people_rows, write_people, write_rows
 
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 WORDS = ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")
 TRAIN = ("--epochs", "8", "--recipe", "optimizer=adamw", "--recipe", "learning-rate=0.02", "--recipe", "batch-size=8")

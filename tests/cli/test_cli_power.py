@@ -12,10 +12,10 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, refused
 from support.clouds import CALIBRATION, LEARNER, QUERY, records
 
+from jaxaudit.audits import measure_power
 from jaxaudit.audits.ks.plan import EFFORTS
-from jaxaudit.audits.power.audit import measure_power
 from jaxaudit.errors import InputError
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 RECIPE = ("--recipe", "hidden=32", "--recipe", "learning-rate=0.01", "--recipe", "batch-size=50", "--epochs", "40")
 WORDS = (*SETS, *RECIPE, "--recipe", "models-per-batch=19", "--effort", "full", "--models", "19")

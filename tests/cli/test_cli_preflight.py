@@ -29,7 +29,7 @@ from jaxaudit.cli.programs import remember_models_per_batch as remember
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.unlearn import UnlearnOptions
 from jaxaudit.errors import InputError, InputErrors
-from jaxaudit.runs.provenance import describe_machine
+from jaxaudit.runs import describe_machine
 
 BEFORE = """
 import json, sys

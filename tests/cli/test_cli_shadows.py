@@ -13,7 +13,7 @@ from support.cli_runs import CLASSES, Done, content, jaxaudit, records, refused
 import jaxaudit.data.bank.bank as writing
 from jaxaudit.data import load
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.runs.unfinished import working_in
+from jaxaudit.runs import working_in
 
 N = 60
 SETS = ("--deal", "deal", "--calibration", "c.npz")

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 from support.cli_runs import jaxaudit, refused
 
+from jaxaudit.audits import RecordTarget, open_bank, score_outputs
 from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.targets import RecordTarget
-from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.bank import plan_bank
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import HoldoutTest
-from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.examples import Sets
 

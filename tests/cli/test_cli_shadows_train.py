@@ -21,7 +21,7 @@ from support.references import softmax
 
 from jaxaudit.cli.shadows import train as train_module
 from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.runs.unfinished import working_in
+from jaxaudit.runs import working_in
 
 N = 50
 HELD = ("--deal", "deal", "--calibration", "c.npz")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.cli_runs import intercept, jaxaudit, own_modules, records, refused, stopping, write_sets
 
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 from jaxaudit.unlearning import becker_code, paper
 
 DATA = ("--data", "query.npz", "--class", "1", "--per-class", "20")

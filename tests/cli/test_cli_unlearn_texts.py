@@ -15,7 +15,7 @@ from support.cli_runs import jaxaudit as called
 from support.language_models import write_lines
 
 from jaxaudit.data.texts import read_texts
-from jaxaudit.report.kinds import schema_of
+from jaxaudit.report import schema_of
 
 TRAINED = (
     *("--model", "gpt-2-8", "--recipe", "optimizer=adamw", "--recipe", "learning-rate=0.01", "--epochs", "2"),

@@ -24,8 +24,8 @@ from jaxaudit.ensemble.checkpoint import write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.models import MLP
-from jaxaudit.runs.directory import arrays, write
-from jaxaudit.runs.unfinished import NAME, open_unfinished
+from jaxaudit.runs import arrays, open_unfinished, write
+from jaxaudit.runs.unfinished import NAME
 
 SELF: dict[str, dict[str, Any]] = {name: {} for name in ("command", "options", "data", "code", "machine")}
 RUN = Path("a/run")

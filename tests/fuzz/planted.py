@@ -13,7 +13,7 @@ from pathlib import Path
 from fuzz.printed import check_bibliography, check_markdown, check_page
 from fuzz.readers import SECRET, Reader
 from jaxaudit.errors import InputError
-from jaxaudit.report.sources import as_bibtex
+from jaxaudit.report import as_bibtex
 
 
 def refuse(message: str) -> Callable[[Path], object]:

@@ -5,7 +5,7 @@ import re
 from markdown_it import MarkdownIt
 from support.html_pages import Parsed
 
-from jaxaudit.report.sources import as_bibtex, bibliography
+from jaxaudit.report import as_bibtex, bibliography
 
 PLAIN = {"inline", "text", "strong_open", "strong_close", "code_inline", "softbreak", "hardbreak", "text_special"}
 PLAIN |= {f"{kind}_{end}" for kind in ("heading", "paragraph", "bullet_list", "list_item") for end in ("open", "close")}

@@ -11,8 +11,8 @@ from fuzz.commands import command
 from fuzz.printed import check_bibliography, check_markdown, check_page
 from fuzz.readers import Reader
 from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_chunk, write_chunk
-from jaxaudit.report.html.render import report_html
-from jaxaudit.runs.saved import read_run
+from jaxaudit.report import report_html
+from jaxaudit.runs import read_run
 
 MEMBERS = np.arange(4)
 

@@ -12,7 +12,7 @@ from support.circles import first_of
 from support.references import batches_by_loop
 from support.tiny_learners import CLASSES, ConvolvedNormed, Dropped, compiled_fit, flat, flat_rows, records, small_mlp
 
-from jaxaudit.audits.left_out import leave_out
+from jaxaudit.audits import leave_out
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from jaxaudit.audits.left_out import leave_out
+from jaxaudit.audits import leave_out
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models, log_probs_many
 from jaxaudit.errors import InputError

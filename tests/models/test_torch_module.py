@@ -17,7 +17,7 @@ from support.cli_runs import jaxaudit, process
 from support.pure_modules import KEY, images
 from support.torch_twins import squared_norms, state_of
 
-from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
+from jaxaudit.audits import NamedWeights, measure_efficacy
 from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network

@@ -37,18 +37,14 @@ from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
 from support.saved_runs.unlearn_outputs import unlearn_outputs_audit, unlearn_outputs_run
 from support.terminals import said, shown
 
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits import Finding
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.json_types import from_builtins
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
 from jaxaudit.metrics.pdtp import SeedFloor
 from jaxaudit.metrics.power import Separation
 from jaxaudit.metrics.usage import Usage
-from jaxaudit.report.build import part_of
-from jaxaudit.report.html.render import report_html
-from jaxaudit.report.kinds import run_kind, schema_of
-from jaxaudit.report.markdown import as_markdown
-from jaxaudit.report.record import Run
+from jaxaudit.report import Run, as_markdown, part_of, report_html, run_kind, schema_of
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -107,7 +103,6 @@ def of_attack(draw: st.DrawFn) -> Make:
     known: dict[str, Any] = {
         "test_accuracy": draw(UNIT),
         "guess_accuracy": draw(UNIT),
-        "level": 0.9,
         "p_value": draw(st.floats(0.001, 1)),
     }
     return lambda: attack_run(audit=with_accuracies(ATTACKED[targets], *both, **known))

@@ -16,16 +16,14 @@ from support.saved_runs.names import HOSTILE
 from jaxaudit import unlearning
 from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
+from jaxaudit.audits import ATTACKS, Confidence, Finding
 from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
-from jaxaudit.audits.attack.train_splits import ATTACKS
-from jaxaudit.audits.finding import Confidence, Finding
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.unlearn.inputs import FIELDS, make_methods
 from jaxaudit.errors import visible
 from jaxaudit.models import GPT, pure_module
-from jaxaudit.report.markdown import escaped_markdown
-from jaxaudit.report.sources import GLOSSARY, as_bibtex, bibliography, cited, in_full
+from jaxaudit.report import GLOSSARY, as_bibtex, bibliography, cited, escaped_markdown, in_full
 from jaxaudit.unlearning.method import papers_of
 
 METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack", "group_tests")
@@ -75,16 +73,6 @@ def test_every_entry_is_whole_and_is_cited():
         assert entry.source.split()[0].strip(",").lower().replace("ä", "a") in entry.key
         assert re.search(r"\d{4}", entry.source).group() in entry.key  # pyright: ignore[reportOptionalMemberAccess]
     assert {entry.key for entry in bibliography()} - ON_THE_SITE_ALONE == named
-
-
-@pytest.mark.parametrize("kind", RUNS)
-def test_a_result_without_the_field_is_read(tmp_path: Path, kind: str):
-    value = as_json(RUNS[kind]())
-    del value["papers"]
-    save(RUNS[kind](), tmp_path / "run", value)
-    done = jaxaudit("cite", str(tmp_path / "run"))
-    assert done.code == 0, done.err
-    assert "jaxaudit" in done.out
 
 
 @pytest.mark.parametrize("source", ["} @misc{x, title = {x}}", "a\n@string{own = {x}}", "mail@example.org", HOSTILE])

@@ -16,7 +16,7 @@ from support.saved_runs import RUNS
 from support.saved_runs.groups import groups_run
 from support.saved_runs.names import HOSTILE
 
-from jaxaudit.report.html.render import report_html
+from jaxaudit.report import report_html
 
 PROGRAM = find()
 SPEC = find_spec("axe_playwright_python")

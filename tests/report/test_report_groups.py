@@ -8,7 +8,7 @@ from support.saved_runs.groups import GROUPS, USED, groups_run
 from support.terminals import shown
 
 from jaxaudit.audits.ks.result import check_ks_result
-from jaxaudit.report.html.render import report_html
+from jaxaudit.report import report_html
 from jaxaudit.report.terminal import ROWS
 
 

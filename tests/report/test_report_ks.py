@@ -16,10 +16,7 @@ from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult
 from jaxaudit.errors import visible
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.usage import Usage
-from jaxaudit.report.build import part_of
-from jaxaudit.report.html.render import report_html
-from jaxaudit.report.markdown import as_markdown
-from jaxaudit.report.record import Run
+from jaxaudit.report import Run, as_markdown, part_of, report_html
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
 LEFT = replace(UNUSED, question="left")
@@ -78,7 +75,7 @@ def test_numbers_in_json():
 def test_tests_of_use_give_the_numbers_of_a_page():
     text = page(run(judged(usage=(USED, UNSURE))))
     for words in (
-        *("Estimated used fraction: 92% (70% to 100%). 95% interval", "holdout test not forgotten <.001"),
+        *("estimated used fraction 92% 70% to 100% (95% interval)", "holdout test not forgotten <.001"),
         *("shadow test inconclusive .30 none unknown - none", "outputs.csv not forgotten 0.50 0.40-0.60"),
     ):
         assert words in text

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import jsonschema
 import msgspec
@@ -12,36 +11,18 @@ from support.html_pages import Parsed
 from support.saved_runs import as_json
 from support.saved_runs.attack import attack_audit, attack_run
 from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
-from support.saved_runs.pdtp import audit_of, pdtp_audit, pdtp_run, run_of
+from support.saved_runs.pdtp import pdtp_audit, pdtp_run
 from support.saved_runs.power import KNOWN, power_audit, power_run
 from support.saved_runs.unlearn import CHALLENGE, SEEDS, SPREAD, unlearn_audit, unlearn_run
 from support.saved_runs.unlearn_outputs import unlearn_outputs_run
 from support.terminals import said, shown
 
-from jaxaudit.audits.efficacy import result as efficacy_result
-from jaxaudit.audits.pdtp import audit as pdtp_audit_module
-from jaxaudit.audits.pdtp.audit import PDTPAudit
-from jaxaudit.audits.power.result import FRACTIONS
+from jaxaudit.audits import FRACTIONS
 from jaxaudit.kernels.likelihoods import Gaussian
 from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction
-from jaxaudit.report.build import part_of
-from jaxaudit.report.html.render import report_html
-from jaxaudit.report.kinds import schema_of
-from jaxaudit.report.record import to_json
+from jaxaudit.report import part_of, report_html, schema_of, to_json
 
 pytestmark = pytest.mark.usefixtures("no_charts")
-
-
-def test_every_target_is_listed():
-    audit = attack_audit()
-    result = to_json(attack_run(audit=audit).result)["splits"]
-    assert audit.measurements is not None
-    pdtp = audit.measurements.mean(axis=0)
-    assert result["strongest"]["pdtp_above_1"] == (pdtp > 1).sum()
-    assert [record["index"] for record in result["records"]] == audit.records.tolist()
-    assert [record["pdtp"] for record in result["records"]] == pdtp.tolist()
-    for record in result["records"]:
-        assert record["accuracy"][record["strongest_attack"]] == record["largest_accuracy"]
 
 
 def test_json_has_words_for_what_json_cannot_hold():
@@ -107,13 +88,6 @@ def test_the_records_that_are_listed_are_those_that_the_weights_fit_best():
     assert "fit best" not in shown(run, top=0)
 
 
-def test_beyond_so_many_records_those_that_fit_best_are_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(efficacy_result, "LISTED", 2)
-    result = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0]))).result
-    assert [record.index for record in result.records] == [1, 2]
-    assert result.records_measured == 3
-
-
 def test_numbers_in_json_are_those_of_the_audit():
     audit = pdtp_audit()
     written = as_json(pdtp_run())
@@ -145,30 +119,6 @@ def test_a_terminal_lists_as_many_records_as_asked_the_riskiest_first():
     assert "The 3 riskiest records" in shown(run, top=3)
     assert "riskiest records" not in shown(run, top=0)
     assert [each.index for each in run.result.by_risk()] == np.argsort(-pdtp_audit().values, kind="stable").tolist()
-
-
-def many(count: int) -> PDTPAudit:
-    """The riskiest in front; copies and lone members behind."""
-    values = np.linspace(2, 0, count)
-    last = np.arange(count) >= count - 5
-    return audit_of(values, duplicates=1 + last, only_member=last, exact=values / 2)
-
-
-def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch):
-    assert pdtp_audit_module.LISTED == 100_000
-    whole = run_of(many(50))
-    monkeypatch.setattr(pdtp_audit_module, "LISTED", 20)
-    cut = run_of(many(50))
-    assert len(cut.result.records) == 20
-    assert cut.result == msgspec.structs.replace(whole.result, records=whole.result.records[:20])
-    assert (cut.result.copies, cut.result.lone_members, cut.result.above_1) == (5, 5, 25)
-    assert sum(bar.records for bar in cut.result.distribution) == cut.result.records_measured == 50
-    assert "5 records have exact copies" in said(cut)
-    assert said(cut) == said(whole)
-    # The list keeps the order of the table.
-    monkeypatch.setattr(pdtp_audit_module, "LISTED", 2)
-    audit = replace(audit_of([0.1, 0.4, 0.2, 0.4]), records=np.array([9, 5, 7, 1]))
-    assert [each.index for each in run_of(audit).result.records] == [5, 1]
 
 
 HOPELESS = power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))

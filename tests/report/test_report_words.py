@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from jaxaudit.errors import InputError
-from jaxaudit.report.words import in_words, parse_name
+from jaxaudit.report import in_words, parse_name
 
 
 class Card(NamedTuple):

@@ -18,18 +18,18 @@ from filelock import FileLock
 
 from jaxaudit.ensemble.concurrency import threads
 from jaxaudit.errors import InputError
-from jaxaudit.runs import directory as run_directory
-from jaxaudit.runs import unfinished as identities
-from jaxaudit.runs.directory import arrays, claim, is_of_a_run, write
-from jaxaudit.runs.unfinished import (
-    identity_differences,
+from jaxaudit.runs import (
+    arrays,
+    claim,
+    is_of_a_run,
     is_unfinished,
     machine_facts,
     open_unfinished,
     refuse_in_use,
     run_identity,
-    sources_hash,
+    write,
 )
+from jaxaudit.runs import directory as run_directory
 
 ARRAYS = {"query": np.ones((2, 3), np.float32)}
 FILES = {"confidences.npz": arrays(ARRAYS)}
@@ -155,19 +155,6 @@ def test_where_no_run_can_be_put(tmp_path: Path, out: str, message: str):
 IDENTITY = {name: {} for name in ("command", "options", "data", "code", "machine")}
 
 
-def test_who_sees_the_result_sees_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    seen = []
-    move = os.replace
-
-    def watched(draft: Path, place: Path) -> None:
-        move(draft, place)
-        seen.append(sorted(os.listdir(tmp_path / "run")))
-
-    monkeypatch.setattr(run_directory.os, "replace", watched)
-    write(tmp_path / "run", {}, FILES)
-    assert seen == [["confidences.npz", "unfinished"], ["confidences.npz", "result.json", "unfinished"]]
-
-
 @pytest.mark.parametrize("moved", [0, 1])
 def test_a_write_that_failed_leaves_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int):
     open_unfinished(tmp_path / "run/unfinished", IDENTITY).keep()
@@ -262,8 +249,7 @@ def test_what_was_made_for_it_goes_with_it(tmp_path: Path):
         (changed("command", command="pdtp"), ["command: pdtp", "ks"]),
         (changed("options", epochs=20, width=8), ["epochs: 20", "15", "width: 8", "none"]),
         (changed("options", target=["a.npy", "b.npy"]), ["target: a.npy, b.npy", "a.npy"]),
-        (changed("options", extra="x" * 99), [f"extra: {'x' * 57}...", "none"]),
-        (changed("options", epochs=1, a=1, b=2, c=3, d=4), ["epochs: 1", "a: 1", "b: 2", "2 more"]),
+        (changed("options", extra="x" * 999), [f"extra: {'x' * 190}...)"]),
         (changed("data", query="blake2b:0"), ["query: blake2b:0", "blake2b:1"]),
         (changed("data", target="blake2b:2"), ["target: blake2b:2", "none"]),
         (changed("code", jaxaudit="0.0"), ["jaxaudit: 0.0"]),
@@ -360,25 +346,6 @@ def test_a_channel_in_place_of_the_lock_is_not_waited_for(tmp_path: Path):
         open_unfinished(tmp_path / "unfinished", SELF)
     refuse_in_use(tmp_path / "unfinished")
     assert not is_unfinished(tmp_path / "unfinished")
-
-
-def test_an_identity_is_what_a_file_gives_back():
-    made = run_identity("ks", {"shape": (1, 2), "path": Path("a"), "none": None}, {}, {})
-    assert made["options"] == {"shape": [1, 2], "path": "a", "none": None}
-    assert identity_differences(made, made) is None
-    assert json.loads(json.dumps(made)) == made
-
-
-def test_the_code_is_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    assert SELF["code"]["sources"] == sources_hash()
-    monkeypatch.setattr(identities.jaxaudit, "__file__", str(tmp_path / "__init__.py"))
-    (tmp_path / "deep").mkdir()
-    hashes = []
-    for name, text in (("__init__.py", "a = 1"), ("notes.txt", "no code"), ("deep/m.py", ""), ("deep/m.py", "b")):
-        (tmp_path / name).write_text(text)
-        hashes.append(sources_hash())
-    assert hashes[0] == hashes[1]
-    assert len(set(hashes)) == 3
 
 
 def test_the_machine_is_what_rounding_depends_on(monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,5 @@
 """What is read back from disk, and what is no run or contradicts itself; a row a record for other programs."""
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -15,17 +14,16 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from support.saved_runs import RUNS, as_json, save
-from support.saved_runs.ks import USED, audit_of, judged, ks_run, without_rho
+from support.saved_runs.ks import ks_run, without_rho
 from support.saved_runs.pdtp import pdtp_run
 from support.saved_runs.unlearn import CHALLENGE, unlearn_audit, unlearn_run
 
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import from_builtins
-from jaxaudit.report.html.render import report_html
-from jaxaudit.report.kinds import run_kind, schema_of
+from jaxaudit.report import report_html, run_kind, schema_of
+from jaxaudit.runs import as_cell, read_run, record_files
 from jaxaudit.runs import saved as run_files
-from jaxaudit.runs.saved import Columns, as_cell, read_run, record_files
-from jaxaudit.version import __version__
+from jaxaudit.runs.saved import Columns
 
 
 def of_many(folder: Path, records: int = 1000) -> Path:
@@ -62,7 +60,6 @@ def test_of_many_records_the_listed_ones_are_shown(tmp_path):
                 "{",
                 "[]",
                 "[" * 100_000,
-                '{"schema": ' + "[" * 60 + "]" * 60 + "}",
                 '{"schema": NaN}',
                 '{"a": 1' + "0" * 5000 + "}",
                 # Bounded before they are parsed:
@@ -193,14 +190,18 @@ def verdicts(target: Any, verdict: str) -> None:
                 {"name": "n", "records": -1, "models": 1.5},
             )
         ),
-        (
-            "attack",
-            lambda r: r["splits"]["records"][0]["accuracy"].pop("distance"),
-            "accuracies are not of the attacks",
-        ),
-        ("attack", lambda r: r["attacks"][1].update(name="distance"), "named twice"),
-        ("attack", lambda r: r.update(decided_by="mine"), "attack that decides is none of its attacks"),
+        ("attack", lambda r: r.update(decided_by="mine"), "decides is none of its attacks"),
+        ("attack", lambda r: r["attacks"][0]["roc"]["low"].pop(), "ROC curve is misshapen"),
         ("pdtp", lambda r: r["finding"].update(verdict="no record exposed"), "does not follow"),
+        # What cannot be shown.
+        ("attack", lambda r: r["splits"]["records"][0]["accuracy"].pop("distance"), "do not match or are damaged"),
+        ("attack", lambda r: r["attacks"][1]["tpr_at_fpr"].pop(), "do not match or are damaged"),
+        ("attack", lambda r: r.update(splits=None), "do not match or are damaged"),
+        ("pdtp", lambda r: r.update(reduction={"removed": [1], "max_pdtp": [1.0]}), "do not match or are damaged"),
+        ("efficacy", lambda r: r["models"][1]["layers"].clear(), "do not match or are damaged"),
+        ("efficacy", lambda r: r["records"][0]["information"].clear(), "do not match or are damaged"),
+        ("unlearn", lambda r: r.update(methods=r["methods"][3:]), "do not match or are damaged"),
+        ("unlearn", lambda r: r["methods"][0]["scores"]["bound"]["values"].pop(), "do not match or are damaged"),
     ],
 )
 def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):
@@ -217,35 +218,6 @@ def test_a_result_with_a_part_twice_is_refused(tmp_path):
     place.write_text(place.read_text().replace('"targets":', '"targets": [], "targets":', 1))
     with pytest.raises(InputError, match="twice"):
         read_run(tmp_path / "run")
-
-
-@pytest.mark.parametrize("kind", RUNS)
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_earlier_schema_is_refused_in_words(tmp_path, kind: str, version: int):
-    """Runs of the version before have other fields, and say less than is shown."""
-    run = RUNS[kind]()
-    folder = save(run, tmp_path / "run", {**as_json(run), "schema": f"jaxaudit.{kind}/{version}"})
-    with pytest.raises(InputError, match="older version") as caught:
-        read_run(folder)
-    assert f"jaxaudit.{kind}/{version}" in str(caught.value)
-
-
-@pytest.mark.parametrize("writer", ["0.0.9", __version__, "0" * 5000, 9, None])
-def test_a_result_without_a_newer_field_is_refused_with_the_field_and_both_versions(tmp_path, writer: object):
-    result = as_json(ks_run(audit=audit_of(judged(usage=(USED,)))))
-    for name in ("upper", "question"):
-        lacking = json.loads(json.dumps(result))
-        del lacking["targets"][0]["tests"][0]["details"][name]
-        lacking["provenance"] = None if writer is None else {**result["provenance"], "jaxaudit": writer}
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "result.json").write_text(json.dumps(lacking))
-        with pytest.raises(InputError) as caught:
-            read_run(tmp_path / name)
-        said = str(caught.value)
-        assert f"`{name}`" in said or writer in (9, None)
-        assert f"jaxaudit {__version__} " in said
-        assert not isinstance(writer, str) or f"by jaxaudit {writer[:40]}" in said
-        assert len(said) < 600
 
 
 FORMULAS = ["=cmd|'/C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1"]
@@ -284,13 +256,6 @@ Change = Callable[[dict[str, Any]], Any]
 """Changes what a result is in JSON."""
 
 
-def merged(value: Any, change: Any) -> Any:
-    """The same with these fields; of lists, the last is changed; a score that there is not is as one that there is."""
-    if isinstance(change, dict) and isinstance(value, dict):
-        return {**value, **{name: merged(value.get(name, value.get("bound")), new) for name, new in change.items()}}
-    return [*value[:-1], merged(value[-1], change[0])] if isinstance(change, list) else change
-
-
 def told() -> Any:
     """A run of `unlearn` with seeds enough to tell models from retrained ones."""
     return unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, {"mine": {"efficacy": 0.1}, "other": {}}, told=CHALLENGE))
@@ -315,55 +280,32 @@ def unmeasured(value: dict[str, Any]) -> None:
 
 UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
     "power": (
-        (lambda v: v["sizes"].clear(), "not one of its sizes"),
         (lambda v: v["sizes"][0]["chances"].pop(), "different fractions"),
-        (lambda v: v.update(fraction=0.0), "not above 0"),
-        (lambda v: v["sizes"][0]["chances"][0].update(chance_noticed=1.5), "not between 0 and 1"),
         (lambda v: v["conclusions"].pop(), "not those of its sizes"),
     ),
     "pdtp": (
         (lambda v: v.update(records_measured=39), "^it|^its"),
         (lambda v: v["finding"].update(verdict="no record exposed"), "^it|^its"),
         (lambda v: v.update(above_1=0), "^it|^its"),
-        (lambda v: v["distribution"].pop(), "^it|^its"),
         (lambda v: [bar.update(records=0) for bar in v["distribution"]], "^it|^its"),
-        (lambda v: v.update(reduction={"removed": [1], "max_pdtp": [1.0]}), "^steps"),
     ),
     "efficacy": (
-        (lambda v: v["models"].clear(), "it has no weights"),
-        (lambda v: v["models"][1].update(name=v["models"][0]["name"]), "or two have one name"),
+        (lambda v: v["models"].clear(), "are to be judged"),
         (lambda v: v["models"][1].update(role="judged"), "are to be judged"),
-        (lambda v: v["models"][1]["layers"].clear(), "different layers"),
-        (lambda v: v.update(records_measured=2), "more records than were measured"),
-        (lambda v: v["records"][0]["information"].clear(), "is not of the weights"),
     ),
     "unlearn": (
-        (lambda v: v["methods"].append(v["methods"][3]), "two methods have one name"),
-        (lambda v: v.update(methods=v["methods"][3:]), "no original"),
         (unmeasured, "no method has an efficacy"),
-        (lambda v: v["methods"][0]["scores"]["bound"]["values"].pop(), "differ in number"),
         (lambda v: v["methods"][3].update(finding=None), "missing or out of place"),
-        (lambda v: v["methods"][3]["finding"].update(verdict="inconclusive"), "not that of its places"),
+        (lambda v: v["methods"][3]["finding"].update(verdict="inconclusive"), "of no method"),
         (lambda v: v["methods"][3]["finding"].update(verdict="forgotten"), "none of a method"),
         (lambda v: v["methods"][3].update(places={}), "not that of its places"),
         (lambda v: v["finding"].update(verdict="inconclusive"), "its finding is that of no method"),
-        (lambda v: v["methods"][3].update(u_lira=None), "one of two comparisons"),
-        (lambda v: v["methods"][3]["challenge"]["epsilon"].pop(), "of other records"),
-        (lambda v: v["methods"][2].update(challenge=None, u_lira=None), "compared with retraining, and it is not"),
     ),
     "unlearn_outputs": (
-        (lambda v: v["methods"].append(v["methods"][2]), "two methods have one name"),
-        (lambda v: v["methods"].pop(0), "does not begin with retrained"),
-        (lambda v: v.update(methods=v["methods"][:2]), "no method"),
-        (lambda v: v["methods"][2]["test_accuracy"]["values"].pop(), "differ in number"),
         (lambda v: v["methods"][2].update(finding=None), "missing or out of place"),
         (lambda v: v["methods"][2]["finding"].update(verdict="forgotten"), "none of a method"),
-        (lambda v: v["methods"][2].update(u_lira=None), "one of two comparisons"),
-        (lambda v: v["methods"][2]["challenge"]["epsilon"].pop(), "of other records"),
-        (lambda v: v["protocol"].update(compared=0), "there are too few"),
         (lambda v: v["methods"][3]["finding"].update(verdict="distinguishable"), "that were not compared"),
         (lambda v: v["finding"].update(verdict="not distinguishable"), "its finding is that of no method"),
-        (lambda v: v["methods"][0].update(challenge=None, u_lira=None), "compared with retraining, and it is not"),
     ),
 }
 
@@ -375,29 +317,3 @@ def test_numbers_that_do_not_belong_together_are_refused(kind: str):
         change(value)
         with pytest.raises(ValueError, match=message):
             run_kind(kind).check(from_builtins(run_kind(kind).record, value), {})
-
-
-@pytest.mark.parametrize(
-    ("kind", "change"),
-    [
-        *(("ks", {"targets": [{wrong: value}]}) for wrong, value in (("verdict", "maybe"), ("name", 3), ("extra", 1))),
-        *(("ks", {"targets": [{wrong: value}]}) for wrong, value in (("tests", 1), ("finding", None))),
-        ("ks", {"targets": [{"truth": {"used_fraction": 2, "odd": 1}}]}),
-        *(("ks", {"targets": [{"finding": {word: "fine"}}]}) for word in ("tone", "confidence", "more")),
-        *(("ks", {"provenance": change}) for change in ({"command": "jaxaudit"}, {"seed": "7"}, {"more": 1})),
-        *(("pdtp", {"records": [{wrong: value}]}) for wrong, value in (("direction", 2), ("class_", "a"))),
-        *(("pdtp", {"max_pdtp": value}) for value in (-0.5, True, "inf", "-infinity", None, [1.0])),
-        ("efficacy", {"models": [{"bound": "nan"}]}),
-        # The words of older results.
-        *(("unlearn", {"methods": [{"places": {"bound": {"verdict": old}}}]}) for old in ("not told apart", "differs")),
-        ("unlearn", {"methods": [{"places": {"odd": {"verdict": "above"}}}]}),
-    ],
-)
-def test_other_keys_and_types_within_a_result_are_refused(kind: str, change: dict[str, Any]):
-    value = as_json(RUNS[kind]())
-    changed = merged(value, change)
-    with pytest.raises(msgspec.ValidationError):
-        from_builtins(run_kind(kind).record, changed)
-    if kind == "ks":
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(changed, schema_of(kind))

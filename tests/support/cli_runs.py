@@ -19,7 +19,7 @@ import pytest
 
 from jaxaudit.cli import main
 from jaxaudit.errors import InputError
-from jaxaudit.runs.unfinished import run_identity
+from jaxaudit.runs import run_identity
 from support.interrupts import stop_after
 
 RECORDS, FEATURES, CLASSES = 300, 12, 3

@@ -1,6 +1,6 @@
 """The checks of a finding by their names."""
 
-from jaxaudit.audits.finding import Checked, Finding
+from jaxaudit.audits import Checked, Finding
 
 
 def check_of(finding: Finding, name: str) -> Checked:

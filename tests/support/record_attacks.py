@@ -18,7 +18,7 @@ from jaxaudit.attacks.records import (
 )
 from jaxaudit.attacks.records.attack import FixedDesign
 from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
-from jaxaudit.audits.attack.targets import RecordTarget, target_log_odds
+from jaxaudit.audits import RecordTarget, target_log_odds
 from jaxaudit.data.bank.bank import Bank
 
 MODELS, RECORDS = 13, 37

@@ -5,9 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from jaxaudit.report.build import part_of
-from jaxaudit.report.record import Run
-from jaxaudit.report.terminal import as_terminal
+from jaxaudit.report import Run, as_terminal, part_of
 
 
 def shown(run: Run[Any], width: int = 100, top: int = 10, hint: str = "") -> str:

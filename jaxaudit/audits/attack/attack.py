@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from jaxaudit.attacks import Attack
 from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.finding import attack_finding, best_on_halves
 from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import (
+    LEVEL,
     AttackAudit,
     AttackedRecord,
     AttackOutcome,
@@ -31,7 +32,7 @@ from jaxaudit.audits.attack.train_splits import ATTACKS, SplitModels, check_atta
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Progress
-from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.errors import InputError
 from jaxaudit.metrics import attack as metrics
 from jaxaudit.metrics import attack_rates as rates
 from jaxaudit.metrics.permutation import better_than_guessing
@@ -44,7 +45,6 @@ def attack(
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[Any] | None = None,
-    level: float = 0.95,
     delta: float | None = None,
     progress: Progress | None = None,
 ) -> AttackAudit:
@@ -58,7 +58,6 @@ def attack(
         models: from `train_splits`; or a bank of shadow models, its directory, or `open_bank(bank, by_view=True)`.
         attacks: on random halves `jaxaudit.attacks.Attack`, all tested together; with a bank
             `jaxaudit.attacks.records.RecordAttack`, of which the first decides. By default all that the models allow.
-        level: confidence level of the intervals; no verdict depends on it.
         targets, delta, progress: with a bank only; see `attack_records`. `delta` needs records that were included
             by independent fair coins.
 
@@ -82,26 +81,25 @@ def attack(
             raise InputError(
                 "targets and delta are of a bank of shadow models; models of random halves are the targets themselves."
             )
-        return attack_splits(models, attacks=attacks, level=level)
+        return attack_splits(models, attacks=attacks)
     if isinstance(models, str | Path):
         models = load_bank(Path(models))
     if isinstance(models, Bank):
         models = open_for_attacks(models, len(RECORD_ATTACKS if attacks is None else attacks))
-    return attack_records(models, targets, attacks=attacks, level=level, delta=delta, progress=progress)
+    return attack_records(models, targets, attacks=attacks, delta=delta, progress=progress)
 
 
 ACCURACIES = (0.6, 0.8)
 """Thresholds on accuracy at which the paper (figure 2) counts risky records."""
 
 
-def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = None, level: float = 0.95) -> AttackAudit:
+def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = None) -> AttackAudit:
     """How well do membership attacks work on these models? Long et al. (2017), section 5.4; no model is trained.
 
-    By default all built-in attacks that have the shadow models and bins that they need are made. The verdict does not
-    depend on `level`, the confidence level of the intervals over targets.
+    By default all built-in attacks that have the shadow models and bins that they need are made. Intervals
+    over targets have a level of 95%.
     """
-    check_ranges("(0, 1)", level=level)
-    has_shadows = bool(models.pairs), models.pooled is not None
+    has_shadows = models.pairs is not None, models.pooled is not None
     if attacks is None:
         has = dict(zip(("paired", "pooled"), has_shadows, strict=True))
         attacks = [
@@ -117,11 +115,14 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         attack_scores = scores[attack.name]
         flat = attack_scores.ravel(), truth.ravel(), np.tile(np.arange(records), len(truth))
         per_record.append(metrics.per_target_accuracy(*flat, records))
-        answers = metrics.attack_metrics(key, *flat, level=level)
-        whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(attack_scores, truth, level=level))
+        answers = metrics.attack_metrics(key, *flat)
+        whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(attack_scores, truth))
         # The two models of a split are not independent; targets are.
         whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
         outcomes.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
+    names, accuracies, risky = list(scores), np.stack(per_record), mean_pdtp > 1
+    largest, which = metrics.strongest_attack(accuracies)
+    shares = {f"{share:g}": float((largest[risky] > share).mean()) if risky.any() else None for share in ACCURACIES}
     splits = SplitAttacks(
         p_value=better_than_guessing(stream(models.key, "verdict"), np.stack(list(scores.values())) > 0, truth),
         candidates=models.candidates,
@@ -134,12 +135,18 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         guess_accuracy=models.guess_accuracy,
         mean_pdtp=float(mean_pdtp.mean()),
         max_pdtp=float(mean_pdtp.max()),
-        **_by_record(models.targets, mean_pdtp, list(scores), np.stack(per_record)),
+        strongest=Strongest(metrics.correlation(largest, mean_pdtp), int(risky.sum()), shares),
+        records=tuple(
+            AttackedRecord(record, pdtp, dict(zip(names, accuracy, strict=True)), most, names[best])
+            for record, pdtp, accuracy, most, best in zip(
+                models.targets.tolist(), mean_pdtp.tolist(), accuracies.T.tolist(), largest.tolist(), which, strict=True
+            )
+        ),
     )
     result = AttackResult(
         finding=UNDECIDED,
         decided_by=best_on_halves(tuple(outcomes), splits).name,
-        level=level,
+        level=LEVEL,
         models=len(truth),
         records=records,
         attacks=tuple(outcomes),
@@ -161,38 +168,5 @@ def _scores(models: SplitModels, attack: Attack) -> Float[np.ndarray, "models ta
     if attack.shadows == "pooled":
         assert models.pooled is not None
         return attack.scores(stream(models.key, attack.name), models.inputs, models.pooled)
-    parts = []
-    for index, pairs in enumerate(models.pairs):
-        rows = slice(2 * index, 2 * index + 2) if len(models.pairs) > 1 else slice(None)
-        inputs = models.inputs._replace(outputs=models.inputs.outputs[rows])
-        parts.append(attack.scores(stream(stream(models.key, "shadows", index), attack.name), inputs, pairs))
-    return np.concatenate(parts)
-
-
-def _by_record(
-    targets: Int[np.ndarray, " targets"],
-    mean_pdtp: Float[np.ndarray, " targets"],
-    names: Sequence[str],
-    accuracies: Float[np.ndarray, "attacks targets"],
-) -> dict[str, Any]:
-    """The results of each target record, and of the largest accuracy over attacks."""
-    largest, which = metrics.strongest_attack(accuracies)
-    risky = mean_pdtp > 1
-    shares = {
-        f"{accuracy:g}": float((largest[risky] > accuracy).mean()) if risky.any() else None for accuracy in ACCURACIES
-    }
-    return {
-        "strongest": Strongest(metrics.correlation(largest, mean_pdtp), int(risky.sum()), shares),
-        "records": tuple(
-            AttackedRecord(
-                int(record),
-                float(value),
-                dict(zip(names, accuracy_of.tolist(), strict=True)),
-                float(most),
-                names[int(best)],
-            )
-            for record, value, accuracy_of, most, best in zip(
-                targets, mean_pdtp, accuracies.T, largest, which, strict=True
-            )
-        ),
-    }
+    assert models.pairs is not None
+    return attack.scores(stream(stream(models.key, "shadows", 0), attack.name), models.inputs, models.pairs)

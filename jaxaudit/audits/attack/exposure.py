@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy import special
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
@@ -105,14 +105,11 @@ class AttackUnits(NamedTuple):
 
     def common(self, values: Int[np.ndarray, " records"]) -> Int[np.ndarray, " units"]:
         """The value that all records of a unit have; -1 if they differ."""
-        firsts = values[self.first]
-        differs = np.zeros(len(self), bool)
-        np.logical_or.at(differs, self.of_record, values[self.attacked] != firsts[self.of_record])
-        return np.where(differs, -1, firsts)
+        return np.where(self.split(values), -1, values[self.first])
 
-    def split(self, membership: Bool[np.ndarray, "*rows records"]) -> Bool[np.ndarray, "*rows units"]:
-        """Which units each mask over records has a part of."""
-        differs = membership[..., self.attacked] != membership[..., self.first][..., self.of_record]
+    def split(self, values: Shaped[np.ndarray, "*rows records"]) -> Bool[np.ndarray, "*rows units"]:
+        """The units whose records differ in value, as those of which a mask has a part."""
+        differs = values[..., self.attacked] != values[..., self.first][..., self.of_record]
         order, starts = self._runs
         return np.logical_or.reduceat(differs[..., order], starts, axis=-1)
 
@@ -221,14 +218,12 @@ def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, a
     )
 
 
-def bound_of_recipe(
-    shadowed: ShadowScores, attack: RecordAttack, delta: float, level: float, units: AttackUnits
-) -> Epsilon:
-    """A lower bound on epsilon of differential privacy of the shadow models' recipe, from one attack on them; `level`
-    is one-sided. Masks that are not independent fair coins are an `InputError`.
+def bound_of_recipe(shadowed: ShadowScores, attack: RecordAttack, delta: float, units: AttackUnits) -> Epsilon:
+    """A lower bound on epsilon of differential privacy of the shadow models' recipe, from one attack on them. Masks
+    that are not independent fair coins are an `InputError`.
     """
     refuse_unless_coins(units.whole(shadowed.membership, "the training sets"), units.noun)
-    bound = bound_by_halves(shadowed, attack, units, delta=delta, level=level)
+    bound = bound_by_halves(shadowed, attack, units, delta=delta)
     return Epsilon(
         **msgspec.structs.asdict(bound),
         method=METHOD,
@@ -238,9 +233,7 @@ def bound_of_recipe(
     )
 
 
-def bound_by_halves(
-    shadowed: ShadowScores, attack: RecordAttack, units: AttackUnits, *, delta: float, level: float = 0.95
-) -> EpsilonBound:
+def bound_by_halves(shadowed: ShadowScores, attack: RecordAttack, units: AttackUnits, *, delta: float) -> EpsilonBound:
     """The bound where the first half of the models are references and the second half is audited, fixed before any
     output is read (`metrics/epsilon.py` says why this is sound). Every unit must be in each mask by an independent fair
     coin.
@@ -254,7 +247,6 @@ def bound_by_halves(
         units.scores(attack.scores(references)),
         truth[:half],
         delta=delta,
-        level=level,
     )
 
 

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from scipy import special
 
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, SplitAttacks
-from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, trained_here
-from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
+from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.over_models import Estimate, clopper_pearson, mean_of_models
+from jaxaudit.metrics.over_models import Estimate, mean_of_models
 
 FEW_TARGETS, FEW_MODELS = 30, 16
 FEW_UNITS = 50
@@ -75,7 +75,9 @@ def _limits(splits: SplitAttacks, attack: str) -> tuple[float, float]:
 def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
     best, p_value, few = result.deciding, splits.p_value, result.records < FEW_TARGETS
     assert best.metrics is not None
-    words = f"{best.name} attack, accuracy {_interval(best.metrics.accuracy, result.level)}"
+    accuracy = best.metrics.accuracy
+    words = f"{best.name} attack, accuracy {accuracy.value:.1%}"
+    words += f", 95% interval {accuracy.low:.1%} to {accuracy.high:.1%}" if math.isfinite(accuracy.low) else ""
     most = max(_limits(splits, attack.name)[1] for attack in result.attacks)
     checks = in_order((*_of_splits(splits), *_of_rates(result, best)))
     caveats = _caveats_on_halves(result, splits, most)
@@ -101,7 +103,7 @@ def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
     )
     why = f"Guessing may do as well (p = {p_value:.2g}), and some attack may be right on {MATTERS:.0%} or more."
     more = ("Attack more targets, or each target more often.",)
-    return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
+    return undecided(sentence, (words,), why, caveats, more, checks)
 
 
 def _by_bank(result: AttackResult, usual: bool) -> Finding:
@@ -113,7 +115,8 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
         few = f"Only {result.models} models were attacked."
     elif result.attacked < FEW_UNITS:
         few = f"Only {result.attacked} {unit}s were attacked."
-    strong = [(rate, real) for rate, real in deciding.rates if _well_above(rate, real, deciding)]
+    resolved = [(rate, real) for rate, real in deciding.rates if rate.resolvable and rate.holds]
+    strong = [(rate, real) for rate, real in resolved if rate.low > TIMES_CHANCE * max(rate.fpr, real.high)]
     if area.low > CLEAR or strong:
         sentence = f"{which} can be told from others ({words})."
         if few:
@@ -150,28 +153,17 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
             f"Its interval reaches {MATTERS} or more, there is none, or its scores tie too often to tell {unit}s apart."
         )
         more = ("Add shadow models to the bank.",)
-    return Finding("inconclusive", "open", sentence, (words,), Confidence("none", why), checks, caveats, more)
+    return undecided(sentence, (words,), why, caveats, more, checks)
 
 
 def _decided_area(rates: AttackRates) -> Estimate:
-    """The area under the ROC curve with the 95% interval that decides, whatever level is shown."""
+    """The area under the ROC curve with an interval over models, of which one alone has none."""
     return mean_of_models(np.array(rates.auc_of_models), 1 - ALPHA)
-
-
-def _decided(rate: RateAt | Realised, of: int) -> Estimate:
-    return clopper_pearson(round(rate.value * of), of, 1 - ALPHA)
-
-
-def _well_above(rate: RateAt, real: Realised, rates: AttackRates) -> bool:
-    if not (rate.resolvable and rate.holds):
-        return False
-    measured, realised = _decided(rate, rates.members), _decided(real, rates.non_members)
-    return measured.low > TIMES_CHANCE * max(rate.fpr, realised.high)
 
 
 def _fails(area: Estimate, rates: AttackRates) -> bool:
     resolved = [rate for rate in rates.tpr_at_fpr if rate.resolvable]
-    calm = (rate.holds and _decided(rate, rates.members).high < TIMES_CHANCE * rate.fpr for rate in resolved)
+    calm = (rate.holds and rate.high < TIMES_CHANCE * rate.fpr for rate in resolved)
     return area.high < MATTERS and any(rate.fpr <= 0.01 for rate in resolved) and rates.tied <= TIED and all(calm)
 
 
@@ -179,12 +171,6 @@ def _in_words(attack: AttackOutcome, decides: bool = True) -> str:
     area = attack.auc
     between = f", {area.low:.3f} to {area.high:.3f}" if math.isfinite(area.low) else ""
     return f"{attack.name}{' decides' if decides else ''}: area under the ROC curve {area.value:.3f}{between}"
-
-
-def _interval(estimate: Estimate, level: float) -> str:
-    if not math.isfinite(estimate.low):
-        return f"{estimate.value:.1%}"
-    return f"{estimate.value:.1%}, {100 * level:.10g}% interval {estimate.low:.1%} to {estimate.high:.1%}"
 
 
 def checks_of_bank(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:

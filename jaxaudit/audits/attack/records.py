@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import FixedDesign, check_shadow_scores, enough, fixed_design, unused_records
@@ -18,11 +17,10 @@ from jaxaudit.audits.attack.exposure import (
     rate_named_at,
 )
 from jaxaudit.audits.attack.finding import attack_finding
-from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, RecordArrays
+from jaxaudit.audits.attack.result import LEVEL, AttackAudit, AttackOutcome, AttackResult, RecordArrays
 from jaxaudit.audits.attack.targets import (
     RecordTarget,
     TargetScores,
-    attack_memory,
     compare_targets,
     judged_targets,
     scores_of,
@@ -35,7 +33,7 @@ from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_distinct
-from jaxaudit.metrics.attack_rates import SOURCE, AttackRates, attack_rates, called_at
+from jaxaudit.metrics.attack_rates import SOURCE, attack_rates, called_at
 from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 from jaxaudit.shadow_models import ShadowModels
@@ -60,7 +58,7 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
             f"the bank has {len(models)} finished shadow model{one}{whole}, and an attack compares each with others: "
             f"finish at least {LEAST_MODELS}, preferably 32."
         )
-    needed = attack_memory(len(models), bank.description.queries, count, attacks)
+    needed = 8 * len(models) * count * (bank.description.queries + attacks + 12)
     if needed > MAX_BYTES:
         raise InputError(
             f"{len(models)} models of {count:,} records need {needed >> 30} GiB of memory for {attacks} "
@@ -70,17 +68,12 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
 
 
 def shadow_scores(shadows: ShadowModels, units: AttackUnits) -> ShadowScores:
-    """The input of attacks: how the records, or units, of a bank opened `by_view` were dealt to models, and log-odds.
-    Refuses models with equal outputs, and a bank without a record that some models used and others did not.
-    """
-    if shadows.views is None or shadows.bank is None:
-        raise InputError("attacks need the outputs in each view: open the bank with `by_view`, or give the bank.")
+    """The input of attacks, from a bank opened `by_view`: log-odds, and how records, or units, were dealt to models."""
+    assert shadows.views is not None
+    assert shadows.bank is not None
     odds, membership = shadows.views[..., units.attacked], shadows.membership[:, units.attacked]
-    inside = membership.sum(axis=0)
-    if not ((inside > 0) & (inside < len(membership))).any():
+    if (membership == membership[:1]).all():
         raise InputError("no record was in the training sets of some finished models and not of others.")
-    if np.ptp(odds, axis=0).max() == 0:
-        raise InputError("all finished models say the same of every record; were the same outputs saved for each?")
     bank, columns, planned = shadows.bank, shadows.pool.columns[units.attacked], shadows.bank.membership
     if units.grouped:
         planned = planned[~units.split(planned[:, columns]).any(axis=1)]
@@ -102,7 +95,6 @@ def attack_records(
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[RecordAttack] | None = None,
-    level: float = 0.95,
     delta: float | None = None,
     progress: Progress | None = None,
 ) -> AttackAudit:
@@ -120,7 +112,6 @@ def attack_records(
         attacks: the deciding attack first; the others do not affect the verdict. By default all that the bank has
             enough models for, `stacked` first (of a bank of scores without those that compare probabilities, such as
             RMIA). Only the default deciding attack can give the verdict that attacks fail.
-        level: confidence level of the intervals.
         delta: the delta of differential privacy at which the deciding attack bounds epsilon from below; needs the extra
             `dp`.
         progress: called after each attack.
@@ -152,9 +143,9 @@ def attack_records(
     members = [
         None if target.members is None else units.whole(target.members[columns], target.name) for target in targets
     ]
-    groups = compare_targets(targets, shadows, shadowed, units, len(chosen))
+    groups = compare_targets(targets, shadows, shadowed, units)
     # Raises before the attacks are run.
-    epsilon = None if delta is None or not chosen else bound_of_recipe(shadowed, chosen[0], delta, level, units)
+    epsilon = None if delta is None or not chosen else bound_of_recipe(shadowed, chosen[0], delta, units)
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
@@ -169,9 +160,18 @@ def attack_records(
                 )
             left_out = (*left_out, attack.name)
             continue
-        rates = attack_rates(scores, truth, level=level)
+        rates = attack_rates(scores, truth)
         scored = target_scores(attack, groups, shadowed, scores, alone, units)
-        of_targets = _of_targets(scored, members, truth, level)
+        # The rates on targets of known membership.
+        pairs = zip(scored, members, strict=True)
+        judged = [(of_target, mask) for of_target, mask in pairs if mask is not None and 0 < mask.mean() < 1]
+        of_targets = None
+        if judged:
+            of_targets = attack_rates(
+                np.stack([of_target.target_scores for of_target, _ in judged]),
+                np.stack([mask for _, mask in judged]),
+                thresholds_of=[(of_target.scores, truth) for of_target, _ in judged],
+            )
         best = best or (attack, scores, scored)
         kept[attack.name] = np.stack([of_target.target_scores for of_target in scored]) if scored else scores
         whole = {**msgspec.structs.asdict(rates), "of_targets": of_targets}
@@ -182,10 +182,10 @@ def attack_records(
         raise InputError("the bank has too few shadow models for any attack; train at least 4, preferably 32.")
     deciding, scores, scored = best
     named_at = rate_named_at(results[0])
-    judged = ~np.isnan(scores) & np.isfinite(named_at)
-    called = called_at(scores, truth, [named_at])[0] if np.isfinite(named_at) else judged
+    has_score = ~np.isnan(scores) & np.isfinite(named_at)
+    called = called_at(scores, truth, [named_at])[0] if np.isfinite(named_at) else has_score
     odds = units.steady_mean(shadowed.models.mean(axis=1))
-    seen = vulnerability(odds, truth, called, judged, level=level)
+    seen = vulnerability(odds, truth, called, has_score)
     by_record = RecordArrays(
         vulnerability=seen,
         saturated=units.mean((np.abs(shadows.views) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1))),
@@ -195,7 +195,7 @@ def attack_records(
     result = AttackResult(
         finding=UNDECIDED,
         decided_by=deciding.name,
-        level=level,
+        level=LEVEL,
         models=len(shadowed.models),
         references=(groups[0].shadowed if groups else shadowed).references,
         records=len(units.of_record),
@@ -244,25 +244,3 @@ def _possible(
         else:
             left_out.append(attack.name)
     return tuple(chosen), tuple(left_out)
-
-
-def _of_targets(
-    scored: Sequence[TargetScores],
-    members: Sequence[Bool[np.ndarray, " n"] | None],
-    truth: Bool[np.ndarray, "models n"],
-    level: float,
-) -> AttackRates | None:
-    """The rates on targets of known membership; None without such targets."""
-    judged = [
-        (of_target, mask)
-        for of_target, mask in zip(scored, members, strict=True)
-        if mask is not None and 0 < mask.sum() < len(mask)
-    ]
-    if not judged:
-        return None
-    return attack_rates(
-        np.stack([of_target.target_scores for of_target, _ in judged]),
-        np.stack([mask for _, mask in judged]),
-        level=level,
-        thresholds_of=[(of_target.scores, truth) for of_target, _ in judged],
-    )

@@ -17,12 +17,11 @@ from jaxaudit.audits.attack.exposure import AttackUnits, rate_named_at
 from jaxaudit.audits.attack.finding import FEW_MODELS, SURELY, checks_of_bank
 from jaxaudit.audits.attack.result import AttackedTarget, AttackResult, Named
 from jaxaudit.audits.bank_odds import Detail, at_resolution, coarser, detail_of, grid_of, log_odds_of, score_outputs
-from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
+from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order, undecided
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import SCORED
 from jaxaudit.data.bank.outputs import load_into
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
-from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.outputs.checks import EXCHANGED, SHIFTED, OutputsBySet, rows_out_of_line
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs, logit_step
@@ -169,10 +168,10 @@ class TargetScores(NamedTuple):
 
 
 def compare_targets(
-    targets: Sequence[RecordTarget], shadows: ShadowModels, whole: ShadowScores, units: AttackUnits, attacks: int
+    targets: Sequence[RecordTarget], shadows: ShadowModels, whole: ShadowScores, units: AttackUnits
 ) -> tuple[ResolutionGroup, ...]:
     """Pairs each target with the shadow models, at the coarser of their resolutions; targets do not affect one another.
-    `whole` is the input at the models' own resolution, and the number of `attacks` is for the estimate of memory.
+    `whole` is the input at the models' own resolution.
     """
     assert shadows.views is not None
     shape, columns = (whole.models.shape[1], shadows.pool.given_records), shadows.pool.columns[units.attacked]
@@ -196,14 +195,6 @@ def compare_targets(
         # Round to the target's own resolution too: its file may store one of two classes more precisely.
         odds = at_resolution(odds, (*coarser(details, own_details), *coarse))
         if coarse not in by_coarse:
-            models, views, count = shadows.views.shape
-            needed = attack_memory(models, views, count, attacks, len(by_coarse))
-            if needed > MAX_BYTES:
-                raise InputError(
-                    f"the targets' files are so rounded that the shadow models are needed at {len(by_coarse)} other "
-                    f"resolutions, which takes {needed >> 30} GiB of memory for {attacks} attacks; attack targets of "
-                    "one kind at a time, or name fewer attacks (`attacks`)."
-                )
             by_coarse[coarse] = at_resolution(whole.models, coarse)
         # Records that a target is declared to have used cannot serve as known non-members.
         lent = unused is not None and (target.members is None or not (unused & target.members[columns]).any())
@@ -216,13 +207,6 @@ def compare_targets(
         check_shadow_scores(group)
         groups.append(ResolutionGroup(group, tuple(indices)))
     return tuple(groups)
-
-
-def attack_memory(models: int, views: int, records: int, attacks: int, further_targets: int = 0) -> int:
-    """Bytes of memory that attacks on all records take. Each further resolution takes the log-odds of all models once
-    more, and the scores of two attacks.
-    """
-    return 8 * models * records * (views + attacks + 12 + further_targets * (views + 2))
 
 
 def scores_of(
@@ -270,8 +254,7 @@ def judged_targets(
     rates_of = {id(of_target.scores): of_target for of_target in scored}
     asks, limits_of = getattr(attack, "relative", None), [rate.fpr for rate in result.deciding.tpr_at_fpr]
     rates = {
-        at: attack_rates(of_target.scores, truth, false_positive_rates=limits_of, level=result.level)
-        for at, of_target in rates_of.items()
+        at: attack_rates(of_target.scores, truth, false_positive_rates=limits_of) for at, of_target in rates_of.items()
     }
     judged, calls = [], []
     for target, of_target in zip(targets, scored, strict=True):
@@ -340,22 +323,20 @@ def find_target(
         "false calls. Thresholds come from the shadow models and hold for targets that are trained as they are.",
     )
 
-    def undecided(sentence: str, why: str, *more: str, reasons: tuple[str, ...] = ()) -> Finding:
-        return Finding("inconclusive", "open", sentence, reasons, Confidence("none", why), checks, caveats, more)
-
     if relative:
         why = (
             f"The deciding attack compares a {result.unit} with the target's others, so how many it would call by "
             "chance depends on how many the target used. Name another attack first, or give the bank 100 "
             f"{result.unit}s that neither its models nor the target used."
         )
-        return undecided("This attack does not tell how many calls are by chance.", why)
+        return undecided("This attack does not tell how many calls are by chance.", (), why, caveats, checks=checks)
     if called_members is None:
         why = (
             f"The bank has too few {result.unit}s without their model to set a threshold, or the thresholds of other "
             "models do not hold."
         )
-        return undecided(f"No threshold can be set for the deciding attack, {attack}.", why)
+        sentence = f"No threshold can be set for the deciding attack, {attack}."
+        return undecided(sentence, (), why, caveats, checks=checks)
     words = (
         f"{called_members.count:,} of {records:,} {result.unit}s are called members by {attack}, which decides, at "
         f"{called_members.fpr:.0%} false positives; about {called_members.by_chance:,.0f} would be if none were, and "
@@ -364,9 +345,11 @@ def find_target(
     if alikeness is not None and not alikeness.is_like:
         return undecided(
             f"The target's outputs are unlike those of the shadow models, so its thresholds may not hold ({words}).",
+            (words,),
             "What is known of the shadow models need not hold for this target.",
-            "Train shadow models as the target was trained, and add them to a bank.",
-            reasons=(words,),
+            caveats,
+            ("Train shadow models as the target was trained, and add them to a bank.",),
+            checks,
         )
     if called_members.count > called_members.at_most:
         weak = result.models < FEW_MODELS or called_members.count < 1.5 * called_members.at_most
@@ -378,9 +361,11 @@ def find_target(
         return Finding("attack succeeds", "bad", f"Members can be named: {words}.", (words,), sure, checks, caveats)
     return undecided(
         f"No more {result.unit}s are called members than chance explains ({words}).",
+        (words,),
         f"Either the target used few of these {result.unit}s, or it does not give them away.",
-        "Whether it used the records as a whole is what `jaxaudit ks` asks, with more power.",
-        reasons=(words,),
+        caveats,
+        ("Whether it used the records as a whole is what `jaxaudit ks` asks, with more power.",),
+        checks,
     )
 
 

@@ -3,7 +3,7 @@
 The plan checks the options, draws targets and splits, and counts models; then all are trained.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,9 +21,9 @@ from jaxaudit.errors import InputError, check_distinct, check_ranges
 from jaxaudit.kernels.dtp import check_bins
 from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.learners.stepped import POOL_ORDER_SHARE
-from jaxaudit.membership import WithAndWithout, halves, subsets, with_and_without
+from jaxaudit.membership import halves, subsets, with_and_without
 from jaxaudit.metrics.pdtp import BINS, pdtp
-from jaxaudit.randomness import generator_of, join_keys, several, stream
+from jaxaudit.randomness import generator_of, several, stream
 
 ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
 """The built-in attacks of `attack_splits` and of `jaxaudit attack` without a bank."""
@@ -82,18 +82,18 @@ def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.nd
 
 
 class ModelsToTrain(NamedTuple):
-    """Numbers of models that the audit trains, without attack networks: `paired` for each time that pairs are drawn,
-    and `left_out` (without one record, for PDTP) for each measured half.
+    """Numbers of models that the audit trains, without attack networks; `left_out` (without one record, for PDTP) for
+    each measured half.
     """
 
     attacked: int
     pooled: int
-    paired: tuple[int, ...]
+    paired: int
     left_out: tuple[int, ...]
 
     @property
     def total(self) -> int:
-        return self.attacked + self.pooled + sum(self.paired) + sum(self.left_out)
+        return self.attacked + self.pooled + self.paired + sum(self.left_out)
 
 
 def models_to_train(
@@ -115,7 +115,7 @@ def models_to_train(
     # None is trained for a half without targets, or if the learner needs none.
     held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1) * (not isinstance(learner, LeavesOneOut))
     left_out = (models_trained(-(-records // size) * size, size) if records else 0 for records in held.tolist())
-    return ModelsToTrain(models, pooled_shadows, (pairs,) if pairs else (), tuple(left_out))
+    return ModelsToTrain(models, pooled_shadows, pairs, tuple(left_out))
 
 
 def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
@@ -154,7 +154,7 @@ class SplitModels:
         key: the random key of all draws, those of the attacks included.
         inputs: the attacked models' outputs on the target records; rows 2 i and 2 i + 1 are the halves of iteration i.
         targets: index of each target record among the candidates. `truth`: whether each model was trained on it.
-        pairs: shadow models with and without each target, once or for each iteration; may be empty.
+        pairs: shadow models with and without each target, if any.
         pooled: shadow models of random halves, if any.
         measurements: PDTP of each target in nats, one row per measured iteration.
         train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
@@ -166,7 +166,7 @@ class SplitModels:
     inputs: AttackInputs
     targets: Int[np.ndarray, " targets"]
     truth: Bool[np.ndarray, "models targets"]
-    pairs: tuple[PairedShadows, ...]
+    pairs: PairedShadows | None
     pooled: PooledShadows | None
     measurements: Float[np.ndarray, "measurements targets"]
     train_accuracy: float
@@ -243,8 +243,8 @@ def train_splits(
         measured=measured,
         models_per_batch=models_per_batch,
     )
-    of_attacked, of_pooled, of_left_out, *of_pairs = execution.at(models_per_batch).split(
-        models.attacked, models.pooled, sum(models.left_out), *models.paired
+    of_attacked, of_pooled, of_left_out, of_pairs = execution.at(models_per_batch).split(
+        models.attacked, models.pooled, sum(models.left_out), models.paired
     )
     say = partial(_attacked, learner, examples, drawn)
     attacked = fit_many(keys, drawn.membership, *pool, learner, execution=of_attacked, summarize=say)
@@ -259,10 +259,10 @@ def train_splits(
         own_keys = several(stream(untargeted_key, "train"), pooled_shadows)
         pooled_outputs = fit_many(own_keys, drawn_halves, *pool, learner, execution=of_pooled, summarize=say)
         pooled = PooledShadows(pooled_outputs, drawn_halves, inputs, examples.labels)
-    pairs = [
-        pair_outputs(stream(key, "shadows", index), examples, learner, drawn.targets, half, shadow_pairs, of_draw)
-        for index, of_draw in enumerate(of_pairs)
-    ]
+    pairs = None
+    if shadow_pairs:
+        pairing = stream(key, "shadows", 0)
+        pairs = _pair_outputs(pairing, examples, learner, drawn.targets, half, shadow_pairs, of_pairs)
     size = left_out_models_per_batch(targets, models_per_batch)
     measurements = _measure(keys, examples, learner, drawn, models.left_out, bins, size, of_left_out)
     return SplitModels(
@@ -270,7 +270,7 @@ def train_splits(
         inputs=AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins),
         targets=drawn.targets,
         truth=drawn.membership[:, drawn.targets],
-        pairs=tuple(pairs),
+        pairs=pairs,
         pooled=pooled,
         measurements=measurements,
         train_accuracy=float(np.mean(train_accuracy)),
@@ -292,17 +292,7 @@ def _attacked(
     return log_probs[:, drawn.targets], (hits & membership).sum(axis=1) / half, (hits & ~membership).sum(axis=1) / half
 
 
-def draw_pairs(
-    key: Key[Array, ""], targets: Int[np.ndarray, " targets"], size: int, examples: int, shadows: int
-) -> Iterator[WithAndWithout]:
-    """The shadow sets of every group of targets, `shadows` draws of each group, group by group."""
-    for index, group in enumerate(groups_of(targets, size)):
-        generator = generator_of(stream(key, "draw", index))
-        for _ in range(shadows):
-            yield with_and_without(generator, group, size, examples)
-
-
-def pair_outputs(
+def _pair_outputs(
     key: Key[Array, ""],
     examples: Examples,
     learner: Learner,
@@ -314,27 +304,23 @@ def pair_outputs(
     """Outputs on each target of `shadows` pairs of models of `size` records that differ only by the target: a pair has
     one key, and the same minibatches except for the target (common random numbers).
     """
+    parts = []
     groups = groups_of(targets, size)
-    keys = join_keys(several(stream(key, "train", index), shadows) for index in range(len(groups)))
-    pairs = draw_pairs(key, targets, size, len(examples), shadows)
-    with_target, without_target = [], []
-    parts = execution.split(*[1.0] * len(keys))
-    for index, (one, part, drawn) in enumerate(zip(keys, parts, pairs, strict=True)):
-        pair_inputs = examples.inputs[groups[index // shadows]]
-        rows = drawn.membership[:, drawn.pool]
-        pool = examples.inputs[drawn.pool], examples.labels[drawn.pool]
-        same, say = jnp.repeat(one[None], len(rows)), partial(say_everywhere, learner, pair_inputs)
-        outputs = fit_many(same, rows, *pool, learner, execution=part, summarize=say)
-        columns = np.arange(len(pair_inputs))
-        with_target.append(outputs[drawn.with_target, columns])
-        without_target.append(outputs[drawn.without_target, columns])
-
-    def in_order(parts: list[np.ndarray]) -> np.ndarray:
-        by_group = np.stack(parts).reshape(len(groups), shadows, *parts[0].shape)
-        by_shadow = by_group.swapaxes(0, 1)
-        return by_shadow.reshape(shadows, -1, parts[0].shape[-1])[:, : len(targets)]
-
-    return PairedShadows(in_order(with_target), in_order(without_target))
+    executions = iter(execution.split(*[1.0] * (shadows * len(groups))))
+    for index, group in enumerate(groups):
+        generator, of_group = generator_of(stream(key, "draw", index)), []
+        say = partial(say_everywhere, learner, examples.inputs[group])
+        for one in several(stream(key, "train", index), shadows):
+            drawn = with_and_without(generator, group, size, len(examples))
+            rows, pool = drawn.membership[:, drawn.pool], (examples.inputs[drawn.pool], examples.labels[drawn.pool])
+            same = jnp.repeat(one[None], len(rows))
+            outputs = fit_many(same, rows, *pool, learner, execution=next(executions), summarize=say)
+            of_group.append(
+                [outputs[side, np.arange(len(group))] for side in (drawn.with_target, drawn.without_target)]
+            )
+        parts.append(np.stack(of_group, axis=1))
+    with_target, without_target = np.concatenate(parts, axis=2)[:, :, : len(targets)]
+    return PairedShadows(with_target, without_target)
 
 
 def _measure(

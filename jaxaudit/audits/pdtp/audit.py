@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key
 from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Finding, trained_here
@@ -26,7 +26,7 @@ from jaxaudit.data.labels import checked_groups, number_groups
 from jaxaudit.data.sequences import are_texts, counted_tokens
 from jaxaudit.data.tables.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
-from jaxaudit.errors import InputError, check_distinct, check_ranges, check_shapes
+from jaxaudit.errors import InputError, check_distinct, check_ranges
 from jaxaudit.kernels.dtp import check_bins
 from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, LeftOut
 from jaxaudit.metrics.pdtp import BINS, DTP_1, SeedFloor, pdtp, seed_floor
@@ -185,7 +185,6 @@ def measure_pdtp(
     learner: Learner,
     *,
     records: Int[np.ndarray, " records"] | None = None,
-    groups: Shaped[np.ndarray, " examples"] | None = None,
     bins: int | None = None,
     measurements: int = 1,
     seeds: int = 5,
@@ -204,15 +203,15 @@ def measure_pdtp(
     of e, however long it is. What other texts the models would rather write is not compared: PDTP is then a lower bound
     in its outputs, too. `per_token` divides by the tokens.
 
-    With `groups`, such as the author of each text, all records of t's group are left out together, and the PDTP of a
-    group is the largest of its records. Any learner is then refitted, and no bound is proven. Models without a group of
-    more than a tenth of the records take other minibatches, so that the PDTP contains what a seed moves, too.
+    Where `examples` have groups, such as the author of each text, all records of t's group are left out together, and
+    the PDTP of a group is the largest of its records. Any learner is then refitted, and no bound is proven. Models
+    without a group of more than a tenth of the records take other minibatches, so that the PDTP contains what a seed
+    moves, too.
 
     Args:
         examples: the training set T, in the form that the learner needs.
         learner: the model and training recipe, A.
         records: indices of the records to measure; by default all.
-        groups: one value (integer or text) per record of T; by default each record is left out alone.
         bins: equal bins into which outputs are rounded before they are compared, 100 in the paper; 0 for no bins; 1 is
             rejected. By default 100, and none for texts, whose probabilities are all in the first bin.
         measurements: number of measurements, each with its own key; a record's PDTP is the mean (section 5.4).
@@ -240,7 +239,10 @@ def measure_pdtp(
     check_bins(bins)
     if texts and bins:
         raise InputError(f"{bins} bins hold the probabilities of all texts in the first one; leave `bins` out.")
-    chosen, units = _chosen(records, examples), None if groups is None else _numbered(groups, examples)
+    chosen, units = _chosen(records, examples), None
+    if examples.groups is not None:
+        units = number_groups(checked_groups(examples.groups, "training set"))
+        check_ranges("[2, inf)", "give at least two different ones", different_groups=int(units.max()) + 1)
     members = np.bincount(examples.labels, minlength=len(examples.class_names))
     if np.count_nonzero(members) < 2 and not texts:
         raise InputError(
@@ -312,8 +314,8 @@ def reduce_pdtp(
     """Removes the riskiest record and measures all remaining records, `steps` times (section 8 of the paper, figure 6).
 
     Removing a record can expose similar records, so the largest value can rise again. If values are tied, the first
-    record is removed. The key is the same for every model; other arguments are those of `measure_pdtp`. At least two
-    records must be left.
+    record is removed. The key is the same for every model; other arguments are those of `measure_pdtp`, but groups do
+    not matter. At least two records must be left.
     """
     check_bins(bins)
     check_steps(steps, len(examples))
@@ -333,15 +335,6 @@ def reduce_pdtp(
 
 def check_steps(steps: int, records: int) -> None:
     check_ranges(f"[1, {records - 2}]", steps=steps)
-
-
-def _numbered(groups: np.ndarray, examples: Examples) -> np.ndarray:
-    values = checked_groups(groups, "training set")
-    check_shapes((len(examples),), groups=values)
-    check_ranges(
-        "[2, inf)", "give one value a record, and at least two different ones", different_groups=len(np.unique(values))
-    )
-    return number_groups(values)
 
 
 def _chosen(records: np.ndarray | None, examples: Examples) -> np.ndarray:

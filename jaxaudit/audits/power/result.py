@@ -189,21 +189,9 @@ class PowerAudit:
 
 
 def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
-    demand(sum(size.given for size in result.sizes) == 1, "not one of its sizes is the one given")
     fractions = {tuple(chance.fraction for chance in size.chances) for size in (*result.sizes, *result.holdouts)}
-    demand(len(fractions) == 1 and fractions != {()}, "its sizes have different fractions, or none")
-    every = [result.fraction, *fractions.pop()]
-    demand(all(0 < fraction <= 1 for fraction in every), "a fraction is not above 0 and at most 1")
-    chances = [chance.probability for size in (*result.sizes, *result.holdouts) for chance in size.chances]
-    chances += [
-        chance
-        for conclusion in result.conclusions
-        for chance in (conclusion.all_used, conclusion.part_used, conclusion.forgotten or 0)
-    ]
-    demand(all(0 <= chance <= 1 for chance in chances), "a probability is not between 0 and 1")
-    planned = {
-        (conclusion.query, conclusion.holdout, conclusion.by, conclusion.remembers) for conclusion in result.conclusions
-    }
+    demand(len(fractions) == 1, "its sizes have different fractions, or none")
+    planned = {(row.query, row.holdout, row.by, row.remembers) for row in result.conclusions}
     of_sizes = {
         (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS
     }

@@ -18,6 +18,7 @@ from jaxaudit.audits.unlearn.evaluate import median
 from jaxaudit.audits.unlearn.result import (
     COMPARED,
     LEAST_SEEDS,
+    LEVEL,
     OF_TEXTS,
     RETRAINING,
     UNTRAINED,
@@ -47,7 +48,6 @@ def protocol_of(
     test_records: int,
     attack_nonmembers: int,
     seeds: int,
-    level: float,
     of_texts: bool = False,
 ) -> Protocol:
     """The `Protocol` for one set to forget, with the threshold of its tests, corrected for several scores."""
@@ -58,7 +58,7 @@ def protocol_of(
         test_records=test_records,
         attack_nonmembers=attack_nonmembers,
         seeds=seeds,
-        level=level,
+        level=LEVEL,
         p_value_threshold=threshold,
         enough_seeds=least_p_value(seeds) <= threshold,
         members_share=training_records / (training_records + attack_nonmembers) if attack_nonmembers else None,
@@ -87,7 +87,6 @@ def distinguishability(
     key: Key[Array, ""],
     outputs: Mapping[str, MethodOutputs],
     scores: Mapping[str, MethodScores],
-    level: float,
 ) -> dict[str, Distinguishability]:
     """Compares a method's models of the first half of the seeds with retrained models of the other half; untrained
     models are not compared, and none if there are too few seeds. `retraining` shows the best possible value, `original`
@@ -108,7 +107,7 @@ def distinguishability(
     retrained = answers(RETRAINING, slice(half, None))
     return {
         name: Distinguishability(
-            *challenge_and_u_lira(key, name, answers(name, slice(half)), retrained, level),
+            *challenge_and_u_lira(key, name, answers(name, slice(half)), retrained),
             _tofu(outputs[name], outputs[RETRAINING], half),
         )
         for name in outputs
@@ -117,15 +116,15 @@ def distinguishability(
 
 
 def challenge_and_u_lira(
-    key: Key[Array, ""], name: str, method: Answers, retrained: Answers, level: float
+    key: Key[Array, ""], name: str, method: Answers, retrained: Answers
 ) -> tuple[ChallengeScore, ULira]:
     """The unlearning challenge's score and U-LiRA of a method's models, against retrained models. Each method, by its
     `name`, has bootstraps of its own.
     """
     challenge, lira = (stream(key, purpose, name, 0) for purpose in ("challenge", "u-lira"))
     return (
-        challenge_score(challenge, method, retrained, level=level),
-        u_lira(lira, method.log_odds, retrained.log_odds, level=level),
+        challenge_score(challenge, method, retrained),
+        u_lira(lira, method.log_odds, retrained.log_odds),
     )
 
 

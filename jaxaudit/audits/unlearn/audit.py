@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.attacks.learned import EPOCHS, LearnedAttack
+from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
 from jaxaudit.audits.unlearn.against_retrained import (
@@ -18,21 +18,16 @@ from jaxaudit.audits.unlearn.against_retrained import (
     protocol_of,
 )
 from jaxaudit.audits.unlearn.evaluate import (
-    RETRAIN,
-    TRAIN,
     Attacker,
     Setting,
-    costs,
     end,
     flat_params,
     inputs_of,
-    judging,
     on_host,
     params_of,
     score,
     traced,
     unlearned,
-    unlearning,
 )
 from jaxaudit.audits.unlearn.finding import concluded_result
 from jaxaudit.audits.unlearn.given_models import check_name
@@ -50,7 +45,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.learners import Learner, NetworkLearner, NetworkParams, SteppedLearner
+from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.learners.stepped import init_key
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
@@ -60,6 +55,7 @@ from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
 from jaxaudit.unlearning.method import papers_of
+from jaxaudit.unlearning.passes import EPOCHS as EPOCHS_OF_METHODS
 
 Layers = Mapping[str, Float[np.ndarray, " seeds"]]
 
@@ -68,7 +64,7 @@ def compare_unlearning(
     key: Key[Array, ""],
     train: Examples,
     test: Examples,
-    learner: Learner,
+    learner: NetworkLearner,
     forget: Bool[np.ndarray, " n"],
     *,
     amnesiac: bool = True,
@@ -77,7 +73,6 @@ def compare_unlearning(
     nonmembers: int | None = None,
     attack_epochs: int = EPOCHS,
     attack_each: bool = False,
-    level: float = 0.95,
     forgotten: str = "",
     notes: Sequence[str] = (),
     other_answers: Int[np.ndarray, "forgotten answers length"] | None = None,
@@ -110,7 +105,6 @@ def compare_unlearning(
             every model, with its remaining records as members, as in the paper. Such a network gets the label as input:
             for a class that was forgotten as a whole it was trained on no member, and answers "not a member" whatever
             the model remembers.
-        level: confidence level of the intervals; no verdict depends on it.
         forgotten: the set to forget in words; by default its number of records.
         notes: limitations of the input, in sentences, which become part of every finding.
         other_answers: for TOFU's forget quality, the other answers to the questions to forget, as `sequences`: a
@@ -144,31 +138,25 @@ def compare_unlearning(
     (8,)
     """
     methods = dict(methods or {})
-    if not isinstance(learner, NetworkLearner):
-        raise InputError(
-            f"unlearning is judged on networks, and {type(learner).__name__} is not one: make the learner with "
-            "`network`."
-        )
-    check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, level, other_answers)
+    check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, other_answers)
     names = [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
     of_texts = are_texts(train)
     count = nonmembers or 0 if of_texts else min(len(train), len(test)) if nonmembers is None else nonmembers
-    work = costs(learner, len(train), count, attack_epochs, attack_each, seeds, names, tuple(methods))
-    parts = dict(zip(work, execution.split(*work.values()), strict=True))
+    parts = _parts(learner, len(train), count, attack_epochs, attack_each, seeds, names, execution)
     keys = jax.random.split(stream(key, "train"), seeds)
     ready = {name: traced(name, method, learner, train) for name, method in methods.items()}
     params = _trained(keys, train, learner, forget, amnesiac, parts)
     for name, method in ready.items():
         noise = jax.random.split(stream(key, "unlearn", name, 0), seeds)
         together = jax.default_backend() != "cpu"
-        params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, parts[unlearning(name)])
+        params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, parts["unlearn", name])
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
     attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
     of = Setting(learner, train, test, attacker)
     scores, layers, outputs = _scored(of, params, forget, other_answers, attack_each, parts)
-    distinguished = distinguishability(stream(key, "against retrained"), outputs, scores, level)
-    protocol = protocol_of(int(forget.sum()), len(train), len(test), count, seeds, level, of_texts)
+    distinguished = distinguishability(stream(key, "against retrained"), outputs, scores)
+    protocol = protocol_of(int(forget.sum()), len(train), len(test), count, seeds, of_texts)
     compared = compare_with_retrained(protocol, scores, layers, distinguished)
     of_methods = {
         RETRAINING: papers_of(retrain),
@@ -196,13 +184,36 @@ def compare_unlearning(
     )
 
 
+TRAIN, RETRAIN = ("train", ORIGINAL), ("train", RETRAINING)
+
+
+def _parts(
+    learner: NetworkLearner,
+    records: int,
+    nonmembers: int,
+    attack_epochs: int,
+    attack_each: bool,
+    seeds: int,
+    names: Sequence[str],
+    execution: Execution,
+) -> dict[tuple[str, str], Execution]:
+    """The executions of all parts, whose work is estimated in model steps."""
+    steps = seeds * -(-records // learner.batch_size)
+    attack = seeds * attack_epochs * -(-(records + nonmembers) // BATCH_SIZE) if nonmembers else 0
+    work = {TRAIN: learner.epochs * steps * (1.5 if AMNESIAC in names else 1.0), RETRAIN: learner.epochs * steps}
+    work |= {("unlearn", name): EPOCHS_OF_METHODS * steps for name in names if name not in (RETRAINING, AMNESIAC)}
+    work |= {("judge", UNTRAINED): 1.0, ("judge", ORIGINAL): attack + 1.0}
+    work |= {("judge", name): attack * attack_each + 1.0 for name in names}
+    return dict(zip(work, execution.split(*work.values()), strict=True))
+
+
 def _trained(
     keys: Key[Array, " seeds"],
     train: Examples,
     learner: NetworkLearner,
     forget: Bool[np.ndarray, " n"],
     amnesiac: bool,
-    parts: dict[str, Execution],
+    parts: dict[tuple[str, str], Execution],
 ) -> dict[str, Any]:
     """The trained and the untrained models, by name of the method."""
     inputs, labels, seeds = inputs_of(train), train.labels, len(keys)
@@ -238,7 +249,7 @@ def _scored(
     forget: Bool[np.ndarray, " n"],
     other_answers: Int[np.ndarray, "forgotten answers length"] | None,
     attack_each: bool,
-    parts: dict[str, Execution],
+    parts: dict[tuple[str, str], Execution],
 ) -> tuple[dict[str, MethodScores], dict[str, Layers], dict[str, MethodOutputs]]:
     """Scores of every model, the information of its layers, and what it says of the records to forget."""
     scores: dict[str, MethodScores] = {}
@@ -247,7 +258,7 @@ def _scored(
     # Untrained models come first and have none, then the originals, whose attacks are those of all others.
     attack: LearnedAttack | None = None
     for name, models in params.items():
-        part = parts[judging(name)]
+        part = parts["judge", name]
         if of.attacker is not None and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
             members = np.ones(len(of.train), bool) if name == ORIGINAL else ~forget
             attack = evaluate.train_attack(of, name, models, members, part)
@@ -268,7 +279,6 @@ def check_unlearn(
     seeds: int,
     nonmembers: int | None,
     attack_epochs: int,
-    level: float,
     other_answers: np.ndarray | None,
 ) -> None:
     check_shapes((len(train),), forget=forget)
@@ -277,24 +287,12 @@ def check_unlearn(
         raise InputError(f"the set to forget is {trouble}. Are the class and the fraction right?")
     check_ranges("[2, inf)", seeds=seeds)
     check_ranges("[1, inf)", attack_epochs=attack_epochs)
-    check_ranges("(0, 1)", level=level)
-    check_ranges(f"[0, {len(test)}]", nonmembers=nonmembers)
+    # Attack networks learn from outputs of classes, which texts do not have.
+    check_ranges(f"[0, {0 if are_texts(train) else len(test)}]", nonmembers=nonmembers)
     for name in methods:
         check_name(name, RESERVED)
-    of_texts = are_texts(train)
-    if of_texts and nonmembers:
-        raise InputError(
-            f"{train.name} has texts, and attack networks learn from outputs of classes, which texts do not have: "
-            "leave `nonmembers` out."
-        )
-    if of_texts is not are_texts(test):
-        raise InputError(f"only one of {train.name} and {test.name} has texts: give test records of the same kind.")
-    fits = other_answers is None or (of_texts and other_answers.shape[:1] == (int(forget.sum()),))
-    if not fits or (other_answers is not None and other_answers.ndim != 3):
-        raise InputError(
-            "`other_answers` is an array of the texts to forget, `[forgotten, answers, length]`: give one row per "
-            "record of the set."
-        )
+    if other_answers is not None:
+        check_shapes((int(forget.sum()), *other_answers.shape[1:]), other_answers=other_answers)
     for part in (train, test):
         _check_outputs(part, learner)
 

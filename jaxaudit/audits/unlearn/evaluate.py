@@ -1,6 +1,6 @@
 """Measures for many models at once what they still expose of the records to forget; and what an audit costs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real, Shaped
 
-from jaxaudit.attacks.learned import BATCH_SIZE, LearnedAttack, fit_learned, learned_probabilities
-from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, MethodScores, ScoreSpread
+from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
+from jaxaudit.audits.unlearn.result import MethodScores, ScoreSpread
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, log_probs_many
@@ -24,7 +24,6 @@ from jaxaudit.metrics.forgetting_quality import truth_ratio
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.unlearning import Unlearn
 from jaxaudit.unlearning.method import of_label
-from jaxaudit.unlearning.passes import EPOCHS
 
 
 def inputs_of(examples: Examples) -> Real[np.ndarray, "n ..."]:
@@ -124,9 +123,6 @@ def unlearned(
 
 def _stacked(leaves: tuple[Any, ...]) -> Any:
     return jnp.stack(leaves) if is_key(leaves[0]) else np.stack(leaves)
-
-
-TRAIN, RETRAIN = "train", "retrain"
 
 
 class Attacker(NamedTuple):
@@ -293,36 +289,3 @@ def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what_numbers: 
             f"model {int(finite.argmin())} of {name} has {what_numbers} that are not finite: did its training diverge? "
             "Lower the learning rate, or the strength of the method."
         )
-
-
-def costs(
-    learner: NetworkLearner,
-    examples: int,
-    nonmembers: int,
-    attack_epochs: int,
-    attack_each: bool,
-    seeds: int,
-    names: Sequence[str],
-    methods: Sequence[str] = (),
-) -> dict[str, int | float]:
-    """An estimate of the work of each part, in model steps: `train`, `retrain`; `judging(NAME)` of the references and
-    each of `names`; and for each of `methods` `unlearning(NAME)`, the usual passes over all records.
-    """
-    steps = learner.epochs * -(-examples // learner.batch_size) * seeds
-    attack = attack_epochs * -(-(examples + nonmembers) // BATCH_SIZE) * seeds if nonmembers else 0
-    training = {TRAIN: steps * (1.5 if AMNESIAC in names else 1.0), RETRAIN: steps}
-    references = {judging(UNTRAINED): 1.0, judging(ORIGINAL): attack + 1.0}
-    judged = {judging(name): attack * attack_each + 1.0 for name in names}
-    passes = EPOCHS * -(-examples // learner.batch_size) * seeds
-    unlearned = {unlearning(name): float(passes) for name in methods}
-    return training | unlearned | references | judged
-
-
-def unlearning(name: str) -> str:
-    """The name of the part in which a method unlearns."""
-    return f"unlearn {name}"
-
-
-def judging(name: str) -> str:
-    """The name of the part in which a method's models are judged."""
-    return f"judge {name}"

@@ -18,8 +18,6 @@ from jaxaudit.audits.unlearn.result import (
     Score,
     UnlearnResult,
 )
-from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.over_models import upper_end
 from jaxaudit.metrics.u_lira import LOW
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
@@ -55,15 +53,15 @@ def concluded_result(
     def noted(finding: Finding) -> Finding:
         return trained_here(replace(finding, caveats=(*finding.caveats, *notes)), advice=BY_OUTPUTS)
 
-    undecided = UnlearnResult(finding=UNDECIDED, forgotten=forgotten, protocol=protocol, methods=methods)
+    unjudged = UnlearnResult(finding=UNDECIDED, forgotten=forgotten, protocol=protocol, methods=methods)
     findings = {
-        method.name: method_finding(undecided, method.name) for method in methods if method.name not in REFERENCES
+        method.name: method_finding(unjudged, method.name) for method in methods if method.name not in REFERENCES
     }
     concluded = tuple(
         replace(method, finding=noted(findings[method.name])) if method.name in findings else method
         for method in methods
     )
-    return replace(undecided, finding=noted(together(findings)), methods=concluded)
+    return replace(unjudged, finding=noted(together(findings)), methods=concluded)
 
 
 def conclusion(result: UnlearnResult, name: str) -> Conclusion:
@@ -78,9 +76,9 @@ def conclusion(result: UnlearnResult, name: str) -> Conclusion:
 
 
 def _most_accurate(result: UnlearnResult, name: str) -> float:
-    """The upper end of the 95% interval of U-LiRA's accuracy, whatever level is shown; 0 if it was not computed."""
-    lira, protocol = result[name].u_lira, result.protocol
-    return 0.0 if lira is None else upper_end(lira, protocol.seeds // 2, protocol.level, 1 - ALPHA)
+    """The upper end of the interval of U-LiRA's accuracy; 0 if it was not computed."""
+    lira = result[name].u_lira
+    return 0.0 if lira is None else lira.high
 
 
 def informative(result: UnlearnResult) -> tuple[str, ...]:
@@ -119,8 +117,7 @@ def method_finding(result: UnlearnResult, name: str) -> Finding:
     if not protocol.enough_seeds:
         words = f"{protocol.seeds} seeds cannot show any difference from retraining"
         more = (f"Train at least {_seeds_needed(protocol)} seeds.", *more)
-        confidence = Confidence("none", "There are too few seeds.")
-        return Finding(verdict, "open", f"{words}.", (words,), confidence, checks, caveats, more)
+        return undecided(f"{words}.", (words,), "There are too few seeds.", caveats, more, checks)
     most = _most_accurate(result, name)
     if most >= LOW:
         sentence = (
@@ -128,14 +125,12 @@ def method_finding(result: UnlearnResult, name: str) -> Finding:
         )
         reasons = (f"the interval of U-LiRA's accuracy reaches {most:.2f}, and 0.5 is a guess",)
         why = f"Not distinguishable needs an interval below {LOW}; one model unlike all others widens it."
-        return Finding(
-            verdict, "open", sentence, reasons, Confidence("none", why), checks, caveats, ("Train more seeds.", *more)
-        )
+        return undecided(sentence, reasons, why, caveats, ("Train more seeds.", *more), checks)
     sentence = "No score distinguishes its models, nor the original, from retrained models."
     why = "On these data the scores cannot show what was not forgotten."
     reasons = ("no score distinguishes even the original, which forgot nothing, from retraining",)
     more = ("Train more seeds, or forget more records, to distinguish the original.", *more)
-    return Finding(verdict, "open", sentence, reasons, Confidence("none", why), checks, caveats, more)
+    return undecided(sentence, reasons, why, caveats, more, checks)
 
 
 def together(findings: Mapping[str, Finding]) -> Finding:

@@ -98,6 +98,7 @@ def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: K
     """What the models of one side say, from arrays (or stored arrays) by the name of a set, as for `score_unlearning`;
     `name` is for messages.
     """
+    _refuse_unknown("labels", labels)
     _refuse_unknown(name, arrays)
     forget = arrays[FORGET]
     _check_shape(f"{name}[{FORGET}]", forget, labels[FORGET])

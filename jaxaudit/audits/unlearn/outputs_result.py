@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from msgspec.structs import replace
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, undecided
 from jaxaudit.audits.unlearn.given_models import AGAIN, RETRAINED, GivenModels
-from jaxaudit.audits.unlearn.result import LEAST_SEEDS, ORIGINAL, check_methods, check_whole
+from jaxaudit.audits.unlearn.result import LEAST_SEEDS, ORIGINAL, check_methods
 from jaxaudit.json_types import Count, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate
 from jaxaudit.metrics.attack_rates import LEAST_EXPECTED
@@ -112,20 +111,10 @@ class UnlearnOutputsAudit:
 
 
 def check_unlearn_outputs(result: UnlearnOutputsResult, arrays: Mapping[str, np.ndarray]) -> None:
-    references, methods, protocol = (AGAIN, ORIGINAL), result.methods, result.protocol
-    demand([method.name for method in methods[:1]] == [AGAIN], "it does not begin with retrained models")
-    demand(any(method.name not in references for method in methods), "it has no method")
-    check_methods(methods, references, AGAIN, protocol.records)
-    for method in methods:
-        accuracies = (method.forgotten_accuracy, method.remaining_accuracy, method.test_accuracy)
-        demand(
-            all(accuracy is None or len(accuracy.values) == method.models > 0 for accuracy in accuracies),
-            "accuracies and models differ in number",
-        )
-        demand(method.challenge is None or protocol.compared > 0, "models are compared, and there are too few")
+    for method in result.methods:
         decided = method.finding is not None and method.finding.verdict != "inconclusive"
         demand(not decided or method.challenge is not None, "a verdict is of models that were not compared")
-    check_whole(methods, result.finding)
+    check_methods(result.methods, (AGAIN, ORIGINAL), result.finding)
 
 
 GUESS, FALSE_POSITIVE_RATE = 0.5, 0.01
@@ -155,11 +144,11 @@ def models_compared(sides: Mapping[str, GivenModels], retrained: GivenModels) ->
 
 def shortfalls_of(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> tuple[str, ...]:
     """What so few models cannot show, in sentences, each with the number that is needed; sides as above."""
-    few = [name for name, side in sides.items() if len(side) < FEWEST]
     lines = [
-        f"`{name}` has {_models(len(sides[name]))}: U-LiRA, F and the challenge's score need {FEWEST} unlearned "
-        f"models, and {LEAST_SEEDS} are better. Of fewer models there are accuracies alone."
-        for name in few
+        f"`{name}` has {_models(len(side))}: U-LiRA, F and the challenge's score need {FEWEST} unlearned models, and "
+        f"{LEAST_SEEDS} are better. Of fewer models there are accuracies alone."
+        for name, side in sides.items()
+        if len(side) < FEWEST
     ]
     if len(retrained) < 2 * FEWEST:
         lines.append(
@@ -168,30 +157,20 @@ def shortfalls_of(sides: Mapping[str, GivenModels], retrained: GivenModels, comp
         )
     if not compared:
         return tuple(lines)
+    better = f"{LEAST_SEEDS} unlearned and {2 * LEAST_SEEDS} retrained models are better."
     if compared < RESOLVING:
         lines.append(
             f"With {compared} models on a side no method can be distinguishable, even one that forgot nothing: that "
-            f"needs {RESOLVING} unlearned and {2 * RESOLVING} retrained models, and {LEAST_SEEDS} and "
-            f"{2 * LEAST_SEEDS} are better."
+            f"needs {RESOLVING} unlearned and {2 * RESOLVING} retrained models, and {better}"
         )
     elif compared < LEAST_SEEDS:
-        lines.append(
-            f"{compared} models on a side give wide intervals: {LEAST_SEEDS} unlearned and {2 * LEAST_SEEDS} retrained "
-            "models are better."
-        )
-    unused = [name for name, side in sides.items() if len(side) > compared and name not in few]
+        lines.append(f"{compared} models on a side give wide intervals: {better}")
+    used = {**dict.fromkeys(sides, compared), RETRAINED: 2 * compared}
+    unused = [f"`{name}`" for name, side in {**sides, RETRAINED: retrained}.items() if len(side) > used[name]]
     if unused:
-        smallest = min(len(side) for name, side in sides.items() if name not in few)
-        why = (
-            f"{len(retrained)} retrained models allow no more; give {2 * smallest}"
-            if smallest > compared
-            else "F of other numbers of models is not comparable; leave the smallest file out to use more"
-        )
-        lines.append(f"The first {compared} models are compared of {', '.join(f'`{name}`' for name in unused)}: {why}.")
-    if len(retrained) > 2 * compared:
         lines.append(
-            f"The first {2 * compared} of {len(retrained)} retrained models are used: F of other numbers of models is "
-            f"not comparable; {len(retrained) // 2} models of every method would use more."
+            f"Of {', '.join(unused)} the first models alone are used, {compared} of a method and {2 * compared} "
+            "retrained ones: F of other numbers of models is not comparable."
         )
     pairs = compared * retrained.log_odds.shape[1]
     if pairs * FALSE_POSITIVE_RATE < LEAST_EXPECTED - 1e-9:
@@ -205,25 +184,25 @@ def shortfalls_of(sides: Mapping[str, GivenModels], retrained: GivenModels, comp
 def scored_finding(
     method: ScoredMethod,
     protocol: OutputsProtocol,
-    deciding: Mapping[str, Estimate],
+    original: Estimate | None,
     retrained: ScoredMethod,
     checks: tuple[Checked, ...],
 ) -> Finding:
-    """The finding on one method. `distinguishable` if the whole 95% interval of U-LiRA (`deciding`) lies above 0.5.
-    `not distinguishable` if the original is distinguishable, and the method's interval reaches 0.5 and lies below the
+    """The finding on one method. `distinguishable` if the whole 95% interval of U-LiRA lies above 0.5.
+    `not distinguishable` if the `original` is distinguishable, and the method's interval reaches 0.5 and lies below the
     original's and below `LOW`. Else `inconclusive`.
     """
-    lira, original = deciding.get(method.name), deciding.get(ORIGINAL)
+    lira = method.u_lira
     if lira is None:
         needed = f"Give {FEWEST} unlearned and {2 * FEWEST} retrained models, better {LEAST_SEEDS} and "
-        finding = undecided(
+        return undecided(
             "There are too few models to compare with retrained ones; accuracies alone decide nothing.",
             ("too few models",),
             "Too few models were compared.",
             CAVEATS,
             (f"{needed}{2 * LEAST_SEEDS}.",),
+            checks,
         )
-        return replace(finding, checks=checks)
     number = f"{lira.value:.2f} ({lira.low:.2f} to {lira.high:.2f})"
     if lira.low > GUESS:
         few = protocol.compared < LEAST_SEEDS
@@ -246,14 +225,14 @@ def scored_finding(
             "Give the original's models, too: if U-LiRA distinguishes them, it can see what is not forgotten."
         )
     sentence = f"U-LiRA shows no difference from retrained models: accuracy {number}, and 0.5 is a guess."
-    finding = undecided(
+    return undecided(
         sentence,
         (reason,),
         "No difference was shown, which is no proof that there is none.",
         CAVEATS,
         tuple(advice) or ("Forget more records, or records that are harder to forget.",),
+        checks,
     )
-    return replace(finding, checks=checks)
 
 
 def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: OutputsProtocol) -> tuple[Checked, ...]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import msgspec
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -23,6 +22,9 @@ REFERENCES = (UNTRAINED, ORIGINAL, RETRAINING)
 RESERVED = (UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC)
 LEAST_SEEDS = 16
 """The least number of seeds at which the unlearning challenge's score and U-LiRA are computed: eight models a side."""
+
+LEVEL = 0.95
+"""The confidence level of all intervals."""
 
 OfClasses = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
 OfTexts = Literal["remaining_log_likelihood", "forgotten_log_likelihood", "test_log_likelihood"]
@@ -251,37 +253,18 @@ class UnlearnAudit:
 
 
 def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
-    protocol = result.protocol
-    names = {method.name for method in result.methods}
-    demand({ORIGINAL, RETRAINING} <= names, "it has no original, or no retrained models")
-    check_methods(result.methods, REFERENCES, RETRAINING, protocol.forgotten_records)
+    check_methods(result.methods, REFERENCES, result.finding)
+    demand(len(result.drawn()) > 0, "no method has an efficacy and its bound")
     for method in result.methods:
-        for name, spread in msgspec.structs.asdict(method.scores).items():
-            fits = spread is None or len(spread.values) == protocol.seeds > 0
-            demand(fits, f"scores of {name} and seeds differ in number")
         finding, differs = method.finding, any(place.differs for place in method.places.values())
         decided = finding is None or (finding.verdict == "distinguishable") == differs
         demand(decided, "a verdict is not that of its places")
-    measured = [method.scores.efficacy is not None and method.scores.bound is not None for method in result.methods]
-    demand(any(measured), "no method has an efficacy and its bound")
-    check_whole(result.methods, result.finding)
 
 
-def check_whole(methods: Sequence[Any], whole: Finding) -> None:
-    """The finding on all methods, if there are any, is that of one."""
-    judged = [method.finding.verdict for method in methods if method.finding is not None]
-    demand(not judged or whole.verdict in judged, "its finding is that of no method")
-
-
-def check_methods(methods: Sequence[Any], references: Sequence[str], retraining: str, records: int) -> None:
-    """What holds of methods and references, however their models were made."""
-    names = [method.name for method in methods]
-    demand(len(set(names)) == len(names), "two methods have one name")
+def check_methods(methods: Sequence[Any], references: Sequence[str], whole: Finding) -> None:
+    """Every method, and no reference, has a verdict, and the finding on all methods is that of one."""
     for method in methods:
-        finding, challenge = method.finding, method.challenge
-        demand((finding is None) == (method.name in references), "a finding is missing or out of place")
-        demand(finding is None or finding.verdict in get_args(Conclusion), "a verdict is none of a method")
-        demand((challenge is None) == (method.u_lira is None), "one of two comparisons with retraining is missing")
-        demand(challenge is None or len(challenge.epsilon) == records, "epsilons are of other records")
-    compared = [method.name for method in methods if method.challenge is not None]
-    demand(not compared or retraining in compared, "methods are compared with retraining, and it is not")
+        demand((method.finding is None) == (method.name in references), "a finding is missing or out of place")
+    verdicts = [method.finding.verdict for method in methods if method.finding is not None]
+    demand(set(verdicts) <= {*get_args(Conclusion)}, "a verdict is none of a method")
+    demand(not verdicts or whole.verdict in verdicts, "its finding is that of no method")

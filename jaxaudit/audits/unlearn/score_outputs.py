@@ -31,29 +31,26 @@ from jaxaudit.audits.unlearn.outputs_result import (
     scored_finding,
     shortfalls_of,
 )
-from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING
+from jaxaudit.audits.unlearn.result import LEVEL, ORIGINAL, RETRAINING
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
-from jaxaudit.errors import InputError, check_ranges
-from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira, u_lira_rate
+from jaxaudit.errors import InputError
+from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira_rate
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import mean_of_models
 from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 from jaxaudit.randomness import stream
 
-DECIDING_LEVEL = 0.95
-
 
 def score_unlearning(
     key: Key[Array, ""],
-    methods: Mapping[str, Mapping[str, Any]],
-    retrained: Mapping[str, Any],
-    labels: Any,
+    methods: Mapping[str, Mapping[str, Any] | GivenModels],
+    retrained: Mapping[str, Any] | GivenModels,
+    labels: Any = None,
     *,
-    original: Mapping[str, Any] | None = None,
+    original: Mapping[str, Any] | GivenModels | None = None,
     kind: Kind = "auto",
-    level: float = 0.95,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> UnlearnOutputsAudit:
     """How well do these unlearned models forget, judged by their outputs and those of retrained models?
@@ -70,7 +67,8 @@ def score_unlearning(
 
     Args:
         key: random key of the bootstraps.
-        methods: the outputs of each method's models, by its name: logits, log-probabilities in nats, or probabilities.
+        methods: the outputs of each method's models, by its name: logits, log-probabilities in nats, or probabilities;
+            or what was read of them (`GivenModels`), which needs no labels.
             A mapping, as `np.load` of an .npz gives it, has under `forget` the outputs `[models, records, classes]` on
             the records to forget, and optionally under `retain` and `test` the same on remaining training records and
             on test records, or the accuracy on these of each model, `[models]`, from 0 to 1. The challenge's score
@@ -80,7 +78,6 @@ def score_unlearning(
             `test` for outputs on these.
         original: the same of models before unlearning, one per seed.
         kind: what the outputs are; by default it is detected.
-        level: confidence level of the intervals; no verdict depends on it.
         execution: whose `progress` is called as methods are done.
 
     Returns:
@@ -104,31 +101,22 @@ def score_unlearning(
     >>> [round(method.u_lira.value, 2) for method in audit.result.methods]
     [0.49, 0.98]
     """
-    by_part = labels_by_part(labels)
-    sides = {name: read_models_of(name, arrays, by_part, kind) for name, arrays in methods.items()}
-    reference = read_models_of(RETRAINED, retrained, by_part, kind)
-    originals = None if original is None else read_models_of(ORIGINAL, original, by_part, kind)
-    return score_given(key, sides, reference, originals, execution, level)
+    by_part = None if labels is None else labels_by_part(labels)
 
+    def given_models(name: str, arrays: Mapping[str, Any] | GivenModels) -> GivenModels:
+        return arrays if isinstance(arrays, GivenModels) else read_models_of(name, arrays, by_part or {}, kind)
 
-def score_given(
-    key: Key[Array, ""],
-    methods: Mapping[str, GivenModels],
-    retrained: GivenModels,
-    original: GivenModels | None,
-    execution: Execution,
-    level: float = 0.95,
-) -> UnlearnOutputsAudit:
-    """`score_unlearning` of models that were read."""
+    methods = {name: given_models(name, arrays) for name, arrays in methods.items()}
+    retrained = given_models(RETRAINED, retrained)
+    original = None if original is None else given_models(ORIGINAL, original)
     check_together(methods, retrained, original)
-    check_ranges("(0, 1)", level=level)
     sides = {**({} if original is None else {ORIGINAL: original}), **methods}
     compared = models_compared(sides, retrained)
     protocol = OutputsProtocol(
         records=retrained.log_odds.shape[1],
         classes=retrained.classes,
         compared=compared,
-        level=level,
+        level=LEVEL,
         false_positive_rate=FALSE_POSITIVE_RATE,
     )
     shortfalls = shortfalls_of(sides, retrained, compared)
@@ -143,16 +131,15 @@ def score_given(
     for (name, side), part in zip(sides.items(), parts, strict=True):
         challenge = lira = rate = None
         if compared and len(side) >= compared:
-            challenge, lira, rate = _numbers(key, name, _answers(side, slice(compared)), references, level)
+            challenge, lira, rate = _numbers(key, name, _answers(side, slice(compared)), references)
             lira_by_name[name] = lira
         remaining, test = (
-            None if shares is None else _over_models(shares, level)
-            for shares in (side.remaining_accuracy, side.test_accuracy)
+            None if shares is None else _over_models(shares) for shares in (side.remaining_accuracy, side.test_accuracy)
         )
         scored[name] = ScoredMethod(
             name,
             len(side),
-            _over_models(side.forgotten_accuracy, level),
+            _over_models(side.forgotten_accuracy),
             remaining,
             test,
             challenge=challenge,
@@ -161,20 +148,10 @@ def score_given(
             finding=None,
         )
         end(part)
-    deciding = {name: lira.accuracy for name, lira in lira_by_name.items()}
-    if level != DECIDING_LEVEL:
-        deciding = {
-            name: u_lira(
-                stream(*_bootstraps(key, "u-lira", name)),
-                sides[name].log_odds[:compared],
-                references.log_odds,
-                level=DECIDING_LEVEL,
-            ).accuracy
-            for name in deciding
-        }
+    originals_accuracy = scored[ORIGINAL].u_lira if ORIGINAL in scored else None
     for name, side in methods.items():
         checks = checks_of(name, side, retrained, protocol)
-        finding = scored_finding(scored[name], protocol, deciding, scored[AGAIN], checks)
+        finding = scored_finding(scored[name], protocol, originals_accuracy, scored[AGAIN], checks)
         scored[name] = replace(scored[name], finding=finding)
     findings = {name: method.finding for name, method in scored.items() if method.finding is not None}
     result = UnlearnOutputsResult(
@@ -185,24 +162,16 @@ def score_given(
 
 
 def _numbers(
-    key: Key[Array, ""], name: str, method: Answers, references: Answers, level: float
+    key: Key[Array, ""], name: str, method: Answers, references: Answers
 ) -> tuple[ChallengeScore, ULira, Estimate | None]:
     """The challenge's score, U-LiRA and its true positive rate, of a method's models against retrained ones."""
-    own_key, _, own_name, _ = _bootstraps(key, "", name)
-    challenge, lira = challenge_and_u_lira(own_key, own_name, method, references, level)
-    rate = u_lira_rate(
-        stream(*_bootstraps(key, "u-lira rate", name)),
-        method.log_odds,
-        references.log_odds,
-        false_positive_rate=FALSE_POSITIVE_RATE,
-        level=level,
-    )
+    # As `compare_unlearning` has them: equal outputs get equal intervals.
+    key, name = stream(key, "against retrained"), RETRAINING if name == AGAIN else name
+    challenge, lira = challenge_and_u_lira(key, name, method, references)
+    bootstrap = stream(key, "u-lira rate", name, 0)
+    odds = method.log_odds, references.log_odds
+    rate = u_lira_rate(bootstrap, *odds, false_positive_rate=FALSE_POSITIVE_RATE)
     return challenge, lira, rate if np.isfinite(rate.value) else None
-
-
-def _bootstraps(key: Key[Array, ""], purpose: str, name: str) -> tuple[Key[Array, ""], str, str, int]:
-    """The words of a bootstrap's stream, as `compare_unlearning` has them: equal outputs get equal intervals."""
-    return stream(key, "against retrained"), purpose, RETRAINING if name == AGAIN else name, 0
 
 
 def _answers(side: GivenModels, rows: slice) -> Answers:
@@ -212,8 +181,8 @@ def _answers(side: GivenModels, rows: slice) -> Answers:
     return Answers(side.log_odds[rows], remaining[rows], test[rows])
 
 
-def _over_models(shares: Float[np.ndarray, " models"], level: float) -> AccuracyOfModels:
-    return AccuracyOfModels(mean_of_models(shares, level), tuple(shares.tolist()))
+def _over_models(shares: Float[np.ndarray, " models"]) -> AccuracyOfModels:
+    return AccuracyOfModels(mean_of_models(shares, LEVEL), tuple(shares.tolist()))
 
 
 def _refuse_shared(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> None:

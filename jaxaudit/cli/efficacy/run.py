@@ -43,7 +43,7 @@ from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.pretrained import TransformersClassifier
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.report.kinds import recorded
-from jaxaudit.runs.provenance import describe_examples, describe_records
+from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.runs.saved import record_files
 
 NAMES_SHOWN = 10
@@ -103,7 +103,7 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     of_model = {"model_hash": inputs.config_hash} if inputs.config_hash else {}
     return Job(
         options=options,
-        data=describe_examples(examples) if isinstance(examples, Examples) else describe_records(examples),
+        data=describe_examples(examples),
         audit=lambda _: inputs.audit(),
         outcome=lambda audit, provenance: Outcome(
             recorded("efficacy", audit.result, [SOURCE], provenance), {}, record_files(audit.columns)

@@ -53,6 +53,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     key = jax.random.key(audit_flags.seed)
     count = len(table) if records is None else len(records)
     groups = None if audit_flags.groups is None else _groups(options, whole, chosen)
+    examples = replace(examples, groups=groups)
     closed_form = groups is None and isinstance(learner, LeavesOneOut)
     # Records are identified by their index in the given table.
     indices = np.arange(len(whole)) if chosen is None else chosen
@@ -73,7 +74,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
             examples,
             learner,
             records=records,
-            groups=groups,
             bins=bins,
             measurements=audit_flags.measurements,
             seeds=audit_flags.floor_seeds,

@@ -22,13 +22,12 @@ from jaxaudit.audits.unlearn.given_models import (
     GivenModels,
     Labels,
     check_name,
-    check_together,
     labels_by_part,
     read_models_of,
 )
-from jaxaudit.audits.unlearn.outputs_result import UnlearnOutputsAudit, models_compared, shortfalls_of
+from jaxaudit.audits.unlearn.outputs_result import UnlearnOutputsAudit
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, UnlearnAudit
-from jaxaudit.audits.unlearn.score_outputs import score_given
+from jaxaudit.audits.unlearn.score_outputs import score_unlearning
 from jaxaudit.cli.options import with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_outputs
@@ -43,7 +42,7 @@ from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import vocabulary_of
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, measure_models_per_batch
-from jaxaudit.errors import InputError, visible
+from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.models.restore import name_weights
@@ -214,12 +213,11 @@ def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
     data = {name: _described(paths[name], side) for name, side in sides.items()}
     retrained, original = sides.pop(RETRAINED), sides.get(ORIGINAL)
     methods = {name: side for name, side in sides.items() if name != ORIGINAL}
-    check_together(methods, retrained, original)
-    for line in shortfalls_of(sides, retrained, models_compared(sides, retrained)):
-        say(f"too few models: {visible(line)}")
 
     def audit(execution: Execution) -> UnlearnOutputsAudit:
-        return score_given(jax.random.key(audit_flags.seed), methods, retrained, original, execution)
+        return score_unlearning(
+            jax.random.key(audit_flags.seed), methods, retrained, original=original, execution=execution
+        )
 
     def outcome(audit: UnlearnOutputsAudit, provenance: Provenance) -> Outcome:
         return Outcome(recorded(KIND, audit.result, audit.sources, provenance), {}, {}, kind=KIND)

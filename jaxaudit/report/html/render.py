@@ -46,7 +46,7 @@ def render(page: Page) -> str:
 def _svg(picture: Picture, run: int) -> Markup:
     """A chart of run number `run`, which makes its identifiers its own."""
     figure = with_default_style(picture.draw)
-    return Markup(as_inline_svg(figure, f"run{run}-{picture.name}", picture.title, picture.seen))
+    return Markup(as_inline_svg(figure, f"run{run}-{picture.name}", picture.title, picture.caption))
 
 
 def _shown(value: object) -> object:

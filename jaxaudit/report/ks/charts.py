@@ -34,8 +34,6 @@ def confidences(place: int, target: TargetResult, arrays: Arrays) -> tuple[Pictu
     picture = Picture(
         f"confidences-{place}",
         f"Confidences of {name}",
-        f"Three rising curves. Those of the query model and the target are furthest apart at a confidence of "
-        f"{gap.confidence:.4g}, by {distance:.3f}; the calibration model is {other} from the query model.",
         f"The gap is the distance of {name} from a query model; rho divides it by that of the calibration model "
         f"({other}). Replicate {which + 1} of {replicates}, whose rho is nearest to the median. The axis spreads out "
         "confidences close to 1.",

@@ -1,6 +1,6 @@
 """The tables of a `ks` run, how its numbers are shown, and what it compared, in words."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, Usage
 from jaxaudit.audits.ks.tests_of_use.test import TONES
@@ -10,7 +10,6 @@ from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
 from jaxaudit.report.numbers import (
     ComparedSets,
-    NamedSet,
     count_text,
     level_text,
     number_text,
@@ -22,7 +21,13 @@ from jaxaudit.report.numbers import (
 from jaxaudit.report.page import Column, PageTable, table_of
 from jaxaudit.report.record import Run
 
-SETS = {"query": "query", "holdout": "holdout", "members": "known member", "reference": "reference"}
+SETS = {
+    "query": "The query set",
+    "holdout": "The holdout, which, as is stated, nobody trained on",
+    "members": "The known members, which the target is known to have used",
+    "reference": "The reference, which the target is known not to have used",
+    "calibration": "The calibration set, which shares no record with the query set",
+}
 UNKNOWN = "unknown"
 P_NAMES = {"used": ("p (not used)", "p (all used)"), "left": ("p (none left)", "p (all left)")}
 """The p-values of no use and of full use, by what is asked."""
@@ -201,49 +206,21 @@ def kind_of(target: TargetResult, sets: ComparedSets) -> str:
 
 def about(sets: ComparedSets, *, before: bool) -> str:
     """The sets, where the shadow models come from, and whether outputs before a deletion were given."""
-
-    def set_text(one_set: NamedSet | None) -> str:
-        return UNKNOWN if one_set is None else f"{visible(one_set.name)} ({one_set.records:,} records)"
-
-    def sets_present(roles: Mapping[str, str]) -> list[tuple[str, int]]:
-        sets_by_words: list[tuple[str, NamedSet | None]] = [
-            (words, getattr(sets, role)) for role, words in roles.items()
-        ]
-        return [(words, one_set.records) for words, one_set in sets_by_words if one_set is not None]
-
+    present = [(words, getattr(sets, role)) for role, words in SETS.items()]
+    sentences = [
+        f"{words}: {visible(one_set.name)} ({one_set.records:,} records)." for words, one_set in present if one_set
+    ]
+    trained = "No shadow model was trained."
     if sets.scores is not None:
-        counts = [f"{records:,} {words}" for words, records in sets_present(SETS)]
         models = [f"{count} {visible(role)}" for role, count in sets.scores.models.items()]
-        return (
-            f"The table {visible(sets.query.name)} has scores of {', '.join(counts)} records, by these models: "
-            f"{', '.join(models)}. No model was trained."
-        )
-    compared = "The target's outputs are compared with theirs."
-    if sets.shadows is not None:
-        roles = {"query": "query set", "holdout": "holdout", "calibration": "calibration set"}
-        *first, last = [f"the {words} ({records:,})" for words, records in sets_present(roles)]
-        return (
-            f"The {sets.shadows.models:,} shadow models of the bank {visible(sets.shadows.name)} were trained on "
-            f"records of {', '.join(first)}{' and ' if first else ''}{last}. {compared}"
-        )
-    outputs_text, models = f"The query set is {set_text(sets.query)}.", "No shadow model was trained."
-    if sets.holdout is not None:
-        beside = ""
-        if sets.members is not None:
-            beside = f", and on {set_text(sets.members)}, which it is known to have used"
-        elif before:
-            beside = ", and with those of the model before the deletion"
-        outputs_text += (
-            f" The target's outputs on it are compared with those on the holdout, {set_text(sets.holdout)}, which, as "
-            f"is stated, nobody trained on{beside}."
-        )
-        compared = "Its outputs are compared with theirs, too."
-    if sets.calibration is not None:
-        models = (
-            f"Shadow models were trained on the query set, and on {set_text(sets.calibration)}, which shares no record "
-            f"with it. {compared}"
-        )
-    return f"{outputs_text} {models}"
+        trained = f"The table has scores by these models: {', '.join(models)}. No model was trained."
+    elif sets.shadows is not None:
+        bank = f"The {sets.shadows.models:,} shadow models of the bank {visible(sets.shadows.name)}"
+        trained = f"{bank} were trained on records of these sets. The target's outputs are compared with theirs."
+    elif sets.calibration is not None:
+        trained = "Shadow models were trained on records of these sets. The target's outputs are compared with theirs."
+    changed = ["The target's outputs are compared with those of the model before the deletion."] if before else []
+    return " ".join([*sentences, trained, *changed])
 
 
 PRIVLEAK = "privleak"

@@ -1,15 +1,13 @@
 """The content of a `ks` run for the terminal and the page."""
 
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any
 
 from jaxaudit.audits.ks.result import KSResult, OwnNumbers, TargetResult, array_names, check_ks_result
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.errors import visible
-from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Usage, at_most
-from jaxaudit.report.kinds import Arrays, RunKind
+from jaxaudit.metrics.usage import WORDING, at_most
+from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.ks.charts import confidences
 from jaxaudit.report.ks.groups import groups_beside
 from jaxaudit.report.ks.tables import (
@@ -70,7 +68,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
     return RunContent(
         "Has the target forgotten the query set?",
         about(sets, before=any(target.method == "deletion" for target in targets)),
-        tuple(answer_of(target, sets, result.level, _stated(run, target.method)) for target in targets),
+        tuple(answer_of(target, sets, result.level) for target in targets),
         (
             verdicts(targets, result.level),
             *([rates_cells(result.rates)] if result.rates else []),
@@ -109,16 +107,6 @@ def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(errors_of_tests[target.method] for target in targets if target.method in errors_of_tests)
     )
-
-
-def _stated(run: Run[KSResult], method: str) -> float:
-    """The share that `forgotten` requires at most by this test, as the run was asked; else the usual one."""
-    texts, name = run.provenance.options.get("test_option"), f"{method}.stated="
-    for text in reversed(texts) if isinstance(texts, list | tuple) else ():
-        with suppress(ValueError):
-            if str(text).startswith(name) and 0 < float(str(text).removeprefix(name)) < 1:
-                return float(text.removeprefix(name))
-    return STATED_FRACTION
 
 
 def _legend(result: KSResult) -> tuple[str, ...]:
@@ -215,13 +203,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))
 
 
-def _check(result: Any, arrays: Arrays) -> None:
-    """Holds a run that was read against itself: its numbers, and the sets that its provenance names."""
-    check_ks_result(result, arrays)
-    sets_of(result.provenance.data)
-
-
-KS = RunKind("ks", record_type("ks", KSResult), ks_part, _check, array_names)
+KS = RunKind("ks", record_type("ks", KSResult), ks_part, check_ks_result, array_names)
 
 
 WHY_RULE = (
@@ -230,7 +212,7 @@ WHY_RULE = (
 )
 
 
-def answer_of(target: TargetResult, sets: ComparedSets, level: float, stated: float) -> Answer:
+def answer_of(target: TargetResult, sets: ComparedSets, level: float) -> Answer:
     """The answer about a target: the number of the test that decides, and apart from it what stands in no table."""
     facts = []
     for test in target.tests:
@@ -251,7 +233,8 @@ def answer_of(target: TargetResult, sets: ComparedSets, level: float, stated: fl
             shown = percent_cell(usage.fraction)
             between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
             between += "" if 0 <= usage.fraction <= 1 else ", cut at 0% and 100%"
-            bar = _bar(usage, stated)
+            ends = usage.fraction_low, usage.fraction_high, usage.upper
+            bar = DrawnShare(usage.fraction, *ends, f"at most {at_most(usage.upper)}")
     elif target.method == "rho" and rho is not None:
         name, shown, between = "rho", number_text(rho.median, 2), span(rho)
     trust = deciding.confidences.get("fraction")
@@ -268,18 +251,6 @@ def answer_of(target: TargetResult, sets: ComparedSets, level: float, stated: fl
         bar,
         kind_of(target, sets),
     )
-
-
-def _bar(usage: Usage, stated: float) -> DrawnShare:
-    """The fraction on a line from none to all."""
-    most, allowed = f"at most {at_most(usage.upper)}", f"forgotten up to {percent_cell(stated)}"
-    between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
-    seen = (
-        f"{WORDING[usage.question].fraction}: {percent_cell(usage.fraction)}, interval {between}, {most}; forgotten "
-        f"requires at most {percent_cell(stated)}"
-    )
-    ends = usage.fraction_low, usage.fraction_high, usage.upper
-    return DrawnShare(usage.fraction, *ends, stated, seen, most, allowed)
 
 
 def rule_in_words(target: TargetResult) -> str:

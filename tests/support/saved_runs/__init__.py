@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.report.kinds import ARRAYS, run_kind
-from jaxaudit.report.record import Run, to_json
-from jaxaudit.runs.directory import arrays, write
+from jaxaudit.report import ARRAYS, Run, run_kind, to_json
+from jaxaudit.runs import arrays, write
 from support.saved_runs.attack import attack_run
 from support.saved_runs.efficacy import efficacy_run
 from support.saved_runs.ks import ks_run

@@ -9,13 +9,9 @@ import numpy as np
 from scipy import stats
 
 from jaxaudit.attacks import AttackInputs, PairedShadows
-from jaxaudit.audits.attack.attack import attack_splits
-from jaxaudit.audits.attack.finding import attack_finding, best_on_halves
-from jaxaudit.audits.attack.result import AttackAudit, AttackResult
-from jaxaudit.audits.attack.train_splits import SplitModels
+from jaxaudit.audits import AttackAudit, AttackResult, SplitModels, attack_finding, attack_splits, best_on_halves
 from jaxaudit.metrics import Estimate
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
+from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 TARGETS = 30
@@ -55,7 +51,7 @@ def split_models(truth: np.ndarray, pdtp: np.ndarray, bins: int = 100, **known: 
         inputs=asked,
         targets=np.arange(targets),
         truth=truth,
-        pairs=(PairedShadows(none, none),),
+        pairs=PairedShadows(none, none),
         pooled=None,
         measurements=pdtp,
         **facts,
@@ -76,13 +72,13 @@ def attack_audit(targets: int = TARGETS, measurements: np.ndarray | None = None,
     return attack_splits(models, attacks=attacks)
 
 
-def with_splits(audit: AttackAudit, level: float | None = None, **known: Any) -> AttackAudit:
+def with_splits(audit: AttackAudit, **known: Any) -> AttackAudit:
     """The same with other facts of its splits, found anew."""
     result = audit.result
     assert result.splits is not None
     splits = msgspec.structs.replace(result.splits, **known)
     best = best_on_halves(result.attacks, splits).name
-    result = msgspec.structs.replace(result, splits=splits, decided_by=best, level=level or result.level)
+    result = msgspec.structs.replace(result, splits=splits, decided_by=best)
     return replace(audit, result=msgspec.structs.replace(result, finding=attack_finding(result)))
 
 

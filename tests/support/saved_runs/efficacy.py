@@ -4,12 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.efficacy.audit import Measured, audit_of_weights
-from jaxaudit.audits.efficacy.result import EfficacyAudit, EfficacyResult
+from jaxaudit.audits import EfficacyAudit, EfficacyResult, Measured, audit_of_weights
 from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
 from jaxaudit.metrics.efficacy import SOURCE, EfficacyByLayer, efficacy
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
+from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 CONTRACTED = {"dense/kernel": "contracted"}

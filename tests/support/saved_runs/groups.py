@@ -6,9 +6,8 @@ import numpy as np
 from jaxaudit.audits.ks.result import KSResult
 from jaxaudit.audits.ks.scores import judge_scores
 from jaxaudit.data.scores.table import score_table
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
-from jaxaudit.runs.provenance import describe_scores
+from jaxaudit.report import Run, recorded
+from jaxaudit.runs import describe_scores
 from support.saved_runs.provenance import provenance
 
 GROUPS, USED = 30, 4

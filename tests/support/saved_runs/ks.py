@@ -20,8 +20,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho
 from jaxaudit.metrics.usage import Usage
 from jaxaudit.plots.ks import widest_gap_at
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
+from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 RECORDS = 400

@@ -4,11 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.pdtp.audit import PDTPAudit
-from jaxaudit.audits.pdtp.result import PDTPResult, Reduction
+from jaxaudit.audits import PDTPAudit, PDTPResult, Reduction
 from jaxaudit.metrics.pdtp import SOURCE, SeedFloor
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
+from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 

@@ -4,10 +4,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from jaxaudit.audits.finding import UNDECIDED
-from jaxaudit.audits.power.audit import SOURCES
-from jaxaudit.audits.power.result import (
+from jaxaudit.audits import (
     FRACTIONS,
+    UNDECIDED,
     ByModels,
     Chance,
     PowerAudit,
@@ -16,9 +15,9 @@ from jaxaudit.audits.power.result import (
     conclusions,
     power_finding,
 )
+from jaxaudit.audits.power.audit import SOURCES
 from jaxaudit.metrics.power import Memory, Separation, detection_probability, min_detectable_fraction, records_needed
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
+from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 KNOWN = Separation(0.5, 0.04, 0.04, 0.0, 31)

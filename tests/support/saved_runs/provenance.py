@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jaxaudit.report.record import Provenance
+from jaxaudit.report import Provenance
 
 
 def provenance(kind: str, name: str, data: dict[str, Any]) -> Provenance:

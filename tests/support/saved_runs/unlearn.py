@@ -5,13 +5,20 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.unlearn.against_retrained import Distinguishability, compare_with_retrained, protocol_of
-from jaxaudit.audits.unlearn.evaluate import score_spread
-from jaxaudit.audits.unlearn.finding import concluded_result
-from jaxaudit.audits.unlearn.result import RETRAINING, MethodModels, MethodScores, UnlearnAudit, UnlearnResult
+from jaxaudit.audits import (
+    RETRAINING,
+    Distinguishability,
+    MethodModels,
+    MethodScores,
+    UnlearnAudit,
+    UnlearnResult,
+    compare_with_retrained,
+    concluded_result,
+    protocol_of,
+    score_spread,
+)
 from jaxaudit.metrics import ChallengeScore, Estimate, ULira
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
+from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 SEEDS = 10
@@ -57,7 +64,7 @@ def unlearn_audit(
         RETRAINING: scores(RETRAINING, {}, crumbs=0),
         **{name: scores(name, factors) for name, factors in methods.items()},
     }
-    protocol = protocol_of(2, 4, 3, 2 if attacked else 0, seeds, 0.95)
+    protocol = protocol_of(2, 4, 3, 2 if attacked else 0, seeds)
     layers = {layer: share * SPREAD[:seeds] for layer, share in SHARES.items()}
     apart = {} if told is None else {name: Distinguishability(told, U_LIRA) for name in made if name != "untrained"}
     found = compare_with_retrained(protocol, made, dict.fromkeys(made, layers), apart)

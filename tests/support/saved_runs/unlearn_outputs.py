@@ -6,10 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxaudit.audits.unlearn.outputs_result import UnlearnOutputsAudit, UnlearnOutputsResult
-from jaxaudit.audits.unlearn.score_outputs import score_unlearning
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Run
+from jaxaudit.audits import UnlearnOutputsAudit, UnlearnOutputsResult, score_unlearning
+from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 LABELS = np.arange(12) % 3

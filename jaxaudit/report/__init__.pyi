@@ -1,0 +1,21 @@
+"""The names of `report`: see `jaxaudit/__init__.pyi`."""
+
+from .build import part_of as part_of
+from .html.render import report_html as report_html
+from .kinds import ARRAYS as ARRAYS
+from .kinds import recorded as recorded
+from .kinds import run_kind as run_kind
+from .kinds import schema_of as schema_of
+from .markdown import as_markdown as as_markdown
+from .markdown import escaped_markdown as escaped_markdown
+from .record import Provenance as Provenance
+from .record import Run as Run
+from .record import to_json as to_json
+from .sources import GLOSSARY as GLOSSARY
+from .sources import as_bibtex as as_bibtex
+from .sources import bibliography as bibliography
+from .sources import cited as cited
+from .sources import in_full as in_full
+from .terminal import as_terminal as as_terminal
+from .words import in_words as in_words
+from .words import parse_name as parse_name

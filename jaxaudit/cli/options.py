@@ -25,8 +25,8 @@ class ModelSource(enum.Flag):
 
     TRAINING = enum.auto()
     """Networks trained by the options; also the source of commands that have no other."""
-    LEARNER = enum.auto()
-    """A learner of your own, trained by the command."""
+    BAYES = enum.auto()
+    """Naive Bayes classifiers, which count what they see."""
     BANK = enum.auto()
     """Models that were trained before."""
     ESTIMATOR = enum.auto()
@@ -43,7 +43,7 @@ EVERY_SOURCE = ~ModelSource(0)
 REFUSALS = {
     ModelSource.TRAINING: "needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and `train` make one, and "
     "so does --out of `jaxaudit ks`.",
-    ModelSource.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
+    ModelSource.BAYES: "no effect with --model nb, which counts and takes no steps; leave it out.",
     ModelSource.ESTIMATOR: "no effect on an estimator that --model names, which trains itself; leave it out.",
     ModelSource.BANK: "no effect with --shadows, whose models are trained already; leave it out.",
     ModelSource.ANSWERS: "no effect without --calibration, where the target's own outputs take the place of "
@@ -53,6 +53,7 @@ REFUSALS = {
 }
 """Messages on an option that has no effect with a source."""
 NEEDS = {
+    ModelSource.BAYES: "needs --model nb.",
     ModelSource.ESTIMATOR: "needs --model sklearn.MODULE:CLASS, an estimator with such a parameter.",
     ModelSource.SCORES: "needs --scores, a table of scores.",
     ModelSource.OUTPUTS: "needs --outputs, what unlearned models say.",

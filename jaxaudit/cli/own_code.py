@@ -255,7 +255,6 @@ OF_YOUR_OWN = {
     "--model": (NAMES, "your own module", "factory"),
     "--recipe optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),
     "--recipe augment": (AUGMENTATIONS, "your own function of key and inputs", "function"),
-    "--learner": ((), "your own learner", "learner"),
 }
 """Options that may name code of your own: the built-in names, what else it is called, and what is named."""
 

@@ -44,7 +44,6 @@ SAID: dict[str, tuple[str, ...]] = {
 }
 ELSEWHERE = {
     "--json": "every run here has it; words against JSON: tests/report/test_one_verdict.py",
-    "--dry-run": "prints no verdict",
     "--workers": "who trains changes no bit: tests/cli/test_cli_workers.py",
 }
 TRAINED = {

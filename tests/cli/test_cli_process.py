@@ -47,7 +47,7 @@ def test_a_full_or_closed_stdout_is_said_in_a_line(tmp_path: Path, place: str):
 @pytest.mark.outer
 def test_an_encoding_that_lacks_a_character_is_no_error(tmp_path: Path):
     (tmp_path / "people.csv").write_text("a,who\n" + "".join(f"{n % 3},{'日本x'[n % 3]}\n" for n in range(30)), "utf-8")
-    words = ("pdtp", "--csv", "people.csv", "--label", "who", "--model", "nb", "--categorical", "a")
+    words = ("pdtp", "--data", "people.csv", "--label", "who", "--model", "nb", "--categorical", "a")
     done = process(*words, cwd=tmp_path, PYTHONIOENCODING="ascii", COLUMNS="80")
     assert done.code == 0, done.err
     assert done.out.isascii()

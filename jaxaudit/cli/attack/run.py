@@ -11,21 +11,13 @@ from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import (
     ATTACKS,
-    attack_models_per_batch,
     check_attacks,
     draw,
     models_to_train,
     train_splits,
 )
 from jaxaudit.cli.attack import ON_TARGETS, AttackOptions, attacks_named, named_attacks
-from jaxaudit.cli.classifiers import (
-    make_classifier,
-    network_of_texts,
-    read_training_set,
-    refuse_more,
-    summarise_table,
-    table_data,
-)
+from jaxaudit.cli.classifiers import make_classifier, read_table_options, refuse_more, table_data
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data import Table, candidate_indices
@@ -52,14 +44,12 @@ def prepare(options: AttackOptions) -> Job[Any]:
     pooled = audit_flags.pooled_shadow_models if any(attack.shadows == "pooled" for attack in attacks) else 0
     # Checks that need no data come first.
     check_attacks(attacks, audit_flags.bins, bool(pairs), bool(pooled))
-    whole = read_training_set(options.data, network_of_texts(options.model))
-    assert isinstance(whole, Table), "the command refuses texts"
-    summarise_table(whole, columns=options.data.is_file)
+    whole = read_table_options(options.data)
     candidates = _candidates(options.data.sample, whole)
     targets = audit_flags.targets or min(sizes["targets"], candidates)
     chosen = candidate_indices(np.random.default_rng(audit_flags.seed), len(whole), candidates)
     table = whole.take(chosen)
-    examples, learner = make_classifier(options.model, options.recipe, table)
+    options, examples, learner = make_classifier(options, table)
     key = jax.random.key(audit_flags.seed)
     drawn = draw(key, examples, iterations, targets)
     how: dict[str, Any] = {
@@ -105,9 +95,6 @@ def prepare(options: AttackOptions) -> Job[Any]:
         line=f"attacking {targets:,} of {len(table):,} candidates {2 * iterations:,} times, "
         f"{options.model.model}, on {jax.default_backend()}",
         label="attacking",
-        record_shape=examples.inputs.shape[1:],
-        classes=len(table.class_names),
-        measure=lambda: attack_models_per_batch(key, examples, learner, targets),
     )
 
 

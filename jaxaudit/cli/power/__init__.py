@@ -108,7 +108,7 @@ class PowerOptions:
     """All options of the command."""
 
     sizes: SizeFlags = group(DATA, SizeFlags())
-    data: PowerData = group(DATA, PowerData(), of=ModelSource.TRAINING)
+    data: PowerData = group(DATA, PowerData(images=None), of=ModelSource.TRAINING)
     model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~ModelSource.SCORES)
     audit: PowerFlags = group(AUDIT, PowerFlags())

@@ -48,7 +48,7 @@ class Command:
         name: its words on the command line.
         options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
         prepare: the place in `cli/` of a function that reads the data and returns the work, or does it and returns a
-            summary, such as `shadows.plan:plan`; if it depends on the source of models, a place for each. By default
+            summary, such as `shadows.plan:plan`; if it depends on the source of models, a place for some. By default
             `prepare` of its `run`.
         doc: its help.
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
@@ -89,7 +89,7 @@ def run(command: Command, options: Any) -> None:
             keep_programs()
         started = time.time()
         prepare = command.prepare
-        place = prepare if isinstance(prepare, str) else prepare[models_source(options)]
+        place = prepare if isinstance(prepare, str) else prepare.get(models_source(options))
         module, _, name = (place or f"{command.name}.run:prepare").partition(":")
         prepared = getattr(import_module(f"jaxaudit.cli.{module}"), name)
     finally:

@@ -190,7 +190,7 @@ def _check_given(options: UnlearnOptions) -> None:
 UNLEARN = Command(
     "unlearn",
     UnlearnOptions,
-    {ModelSource.TRAINING: "unlearn.run:prepare", ModelSource.OUTPUTS: "unlearn.run:prepare_given"},
+    {ModelSource.OUTPUTS: "unlearn.run:prepare_given"},
     doc="""Did unlearning work? (Becker & Liebig 2022)
 
     Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks

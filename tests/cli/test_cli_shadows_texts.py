@@ -9,10 +9,6 @@ import pytest
 from support.cli_runs import refused
 
 import jaxaudit as ja
-from jaxaudit.cli.groups import ShadowRecipe
-from jaxaudit.cli.recipe import make_factory, make_learner
-from jaxaudit.data.sequences import are_texts, token_counts, vocabulary_of
-from jaxaudit.models import GPT
 
 COUNT = 60
 FILES = ("deal/query.jsonl", "deal/holdout.jsonl", "c.jsonl")
@@ -45,23 +41,6 @@ def read(tokens: int) -> tuple[Any, Any]:
     texts = [ja.read_texts(Path(name)) for name in FILES]
     tokenizer = ja.word_tokenizer(texts, tokens)
     return ja.sequences(texts, tokenizer), tokenizer
-
-
-def test_what_a_record_is_made_of(folder: Path):
-    sets, tokenizer = read(5)
-    assert {vocabulary_of(each) for each in sets} == {tokenizer.vocabulary} == {7}
-    digits = ja.load("digits")
-    assert are_texts(sets[0])
-    assert not are_texts(digits)
-    counts = token_counts(sets[0], 7)
-    assert counts.shape == (COUNT, 7)
-    assert (counts.sum(axis=1) == sets[0].inputs.shape[1]).all()
-    assert (counts[:, tokenizer.end] >= 2).all()
-    recipe = ShadowRecipe(epochs=1, optimizer="adamw")
-    one = make_learner(make_factory("gpt-2-8", (), 0.1), recipe, (16,), 7, 30, True)
-    assert one.net.draws
-    assert one.batch_size == 30
-    assert make_factory("gpt-2-8", ()).func is GPT
 
 
 REFUSED = {

@@ -1,110 +1,23 @@
-"""Options that are declared to decide nothing, and levels of intervals: the verdict is the same for two values of each.
+"""Pure noise is called something at most at the stated rate, however the levels of intervals are set.
 
-Of every command where a run takes seconds, by its JSON. And pure noise is called something at most at the stated rate,
-however the levels are set; noise that a bank or rho judges is in `tests/audits/test_noise.py`.
+Noise that a bank or rho judges is in `test_noise.py`.
 """
 
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from scipy import stats
-from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
-from support.cli_runs import jaxaudit
-from support.people import PEOPLE, write_people
 from support.saved_runs.attack import FixedScores, attack_audit, split_models, with_splits
 
 from jaxaudit.audits.attack.attack import attack_splits
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.unlearn.against_retrained import protocol_of
-from jaxaudit.cli.app import COMMANDS
-from jaxaudit.cli.options import fields_of
-from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.members import members_test
 from jaxaudit.metrics.permutation import better_than_guessing
-
-MODELS = 20
-ATTACK = ("attack", "--shadows", "bank", "--attacks", "lira", "--target", "half.npy")
-KS = ("ks", "--shadows", "bank", "--target", "half.npz")
-RUNS: dict[str, tuple[str, ...]] = {
-    "attack": ATTACK,
-    "ks": KS,
-    "power": ("power", "--shadows", "bank"),
-    "pdtp": ("pdtp", *PEOPLE, "--model", "nb"),
-}
-SAID: dict[str, tuple[str, ...]] = {
-    "--out": ("--out", "run"),
-    "--report": ("--report", "page.html"),
-    "--details": ("--details",),
-    "--leave-one-out": ("--leave-one-out",),
-}
-ELSEWHERE = {
-    "--json": "every run here has it; words against JSON: tests/report/test_one_verdict.py",
-    "--workers": "who trains changes no bit: tests/cli/test_cli_workers.py",
-}
-TRAINED = {
-    "unlearn": "its threshold has no level: see below",
-    "efficacy": "it has no verdict",
-}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """People, a bank, and a target that used some of its query set: near enough to the edge of every verdict."""
-    folder = tmp_path_factory.mktemp("made")
-    write_people(folder)
-    train(load_bank(planned(folder / "bank", MODELS, 0, holdout=True)), range(MODELS), 4.0)
-    used = np.isin(np.arange(RECORDS), np.arange(QUERY // 2))
-    np.save(folder / "half.npy", target(folder / "bank", "half", used, 4.0))
-    assert len(np.load(folder / "half.npz")["holdout"]) == HOLDOUT
-    return folder
-
-
-def verdicts_of(result: dict[str, Any]) -> list[str]:
-    """Every verdict, of the run and of its targets; a command has one of the two at least."""
-    found = [result["finding"]["verdict"]] if "finding" in result else []
-    return found + [verdict for each in result.get("targets", ()) for verdict in verdicts_of(each)]
-
-
-@pytest.fixture(scope="module")
-def plain(made: Path) -> dict[str, list[str]]:
-    """The verdicts without any of these options."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(made)
-        return {name: verdicts_of(jaxaudit(*words, "--json").result) for name, words in RUNS.items()}
-
-
-def measured() -> list[tuple[str, str, tuple[str, ...]]]:
-    """Each command, an option of it, and the words that say another value than the default."""
-    declared = []
-    for command in COMMANDS:
-        for field in fields_of(command.options()):
-            nothing = not field.declared.decides or field.flag == "--leave-one-out"
-            if nothing and field.flag not in ELSEWHERE and command.name not in TRAINED:
-                on = ("--fail-on", (field.choices or ("",))[0])
-                declared.append((command.name, field.flag, on if field.flag == "--fail-on" else SAID[field.flag]))
-    return declared
-
-
-@pytest.mark.parametrize(("command", "words"), [pytest.param(c, w, id=f"{c}{f}") for c, f, w in measured()])
-def test_it_moves_no_verdict(
-    command: str,
-    words: tuple[str, ...],
-    made: Path,
-    plain: dict[str, list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    for each in made.iterdir():
-        (tmp_path / each.name).symlink_to(each)
-    monkeypatch.chdir(tmp_path)
-    assert verdicts_of(jaxaudit(*RUNS[command], *words, "--json").result) == plain[command]
-    assert plain[command]
-
 
 LEVELS = (0.1, 0.5, 0.95, 0.999)
 KEY = jax.random.key(20)

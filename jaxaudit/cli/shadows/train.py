@@ -11,10 +11,9 @@ from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING, named_sets
-from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner, time_of
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, refuse_without_effect, with_usual, with_values
 from jaxaudit.cli.own_code import OF_TEXTS, is_of_sklearn, parse_judged, source_hashes
-from jaxaudit.cli.pace import time_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
 from jaxaudit.cli.recipe import load_estimator, refuse_other_network
@@ -25,9 +24,9 @@ from jaxaudit.cli.shadows.plan import (
     deal_bank,
     lay,
     number_of_models,
+    read_bank_sets,
     refuse_other,
 )
-from jaxaudit.cli.shadows.sets import read_bank_sets
 from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank

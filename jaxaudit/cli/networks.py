@@ -95,13 +95,7 @@ class PlannedSize(NamedTuple):
 
 
 def lines_of_effort(reached: PlannedSize, in_full: float, cost: StepCost) -> list[str]:
-    """Lines of a printed plan: what it leaves out, and how long a run takes that leaves nothing out.
-
-    Args:
-        reached: the size of the run.
-        in_full: the operations of the full effort.
-        cost: of a step.
-    """
+    """Lines of a printed plan: what it leaves out, and how long a run takes that leaves nothing out (`in_full`)."""
     if not reached.reduced:
         return []
     lines = [f"  reduced: {'; '.join(reached.reduced)}"]

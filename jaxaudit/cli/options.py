@@ -245,9 +245,9 @@ def refuse_without_effect(options: Any, source: ModelSource | None = None) -> No
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
     if useless:
         alone = {field.of for field in useless}
-        goes = next((f"give {words}, or " for single, words in IN_WORDS.items() if alone == {single}), "")
+        goes = next((f": it goes with {words}" for single, words in IN_WORDS.items() if alone == {single}), "")
         flags = ", ".join(field.flag for field in useless)
-        raise InputError(f"{flags}: no effect with {IN_WORDS[source]}; {goes}leave it out.")
+        raise InputError(f"{flags}: no effect with {IN_WORDS[source]}; leave it out{goes}.")
 
 
 def command_line(command: str, options: Any) -> list[str]:

@@ -56,17 +56,16 @@ def test_a_verdict_a_run_directory_and_a_page(sets: Path):
 
 @pytest.mark.outer
 def test_members_have_a_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    conclusions = jaxaudit(*FEW, "--members", "60", "--json").result["conclusions"]
+    conclusions = jaxaudit(*FEW, "--members-size", "60", "--json").result["conclusions"]
     assert {each["members"] for each in conclusions} == {0, 15, 30, 60, 120, 240}
     assert [each["forgotten"] is None for each in conclusions[:6]] == [True] * 6
-    few = jaxaudit(*FEW, "--members", "49")
+    few = jaxaudit(*FEW, "--members-size", "49")
     assert (few.code, "--members" in few.err) == (2, True)
     with pytest.raises(InputError, match="`members_size` must be at least 50; got 49"):
         measure_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, members_size=49)
     asked = intercept(monkeypatch, "jaxaudit.cli.power.run.measure_power")
-    for flag in ("--members", "--members-size"):
-        jaxaudit(*FEW, flag, "60")
-        assert asked["members_size"] == 60
+    jaxaudit(*FEW, "--members-size", "60")
+    assert asked["members_size"] == 60
 
 
 @pytest.mark.outer

@@ -48,8 +48,6 @@ class SizeFlags:
     members_size: int | None = option(
         "Number of known members: records that a target is known to have used, which `ks --deal` takes; without "
         "them no target is called `forgotten`. [default: as many as the query set has]",
-        "--members-size",
-        "--members",
         minimum=50,
         maximum=MOST * 1000,
     )

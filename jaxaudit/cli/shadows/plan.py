@@ -103,15 +103,9 @@ def bank_there(out: Path) -> Description | None:
 
 
 def lay(out: Path, arrays: Arrays, earlier: Description | None, description: Description) -> None:
-    """Writes a bank without outputs, or adds models to an existing bank.
+    """Writes a bank without outputs, or adds models to that which was planned `earlier`.
 
     If two commands write a new bank at the same time, only one does.
-
-    Args:
-        out: the folder of the bank.
-        arrays: the arrays of all models, from `deal_bank`.
-        earlier: what the existing bank was planned as; None if there is no bank.
-        description: what is to be written.
     """
     if earlier is not None:
         with working_in(out):
@@ -202,13 +196,7 @@ def deal_bank(key: Key[Array, ""], sets: BankSets, description: Description, coi
 
 
 def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
-    """Refuses to write a plan into a bank that was planned with other data or options, or for more models.
-
-    Args:
-        out: the folder of the bank.
-        earlier: what the bank was planned as; None if there is no bank, which is never refused.
-        planned: what is to be written.
-    """
+    """Refuses to write a plan into a bank that was planned `earlier` with other data or options, or for more models."""
     if earlier is None:
         return
     ours, earlier_facts = _facts(planned), _facts(earlier)
@@ -241,10 +229,8 @@ def _facts(of: Description) -> dict[str, Any]:
 
 
 def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
-    """Rejects an existing bank whose arrays differ from those that this command draws.
-
-    The arrays may have more rows than `bank.json` states, if adding models was interrupted.
-    """
+    """Rejects an existing bank whose arrays differ from those that this command draws."""
+    # There may be more rows than bank.json states, if adding models was interrupted.
     of_models = (MEMBERSHIP, SEEDS)
     for name in (LABELS, GROUPS, DROPPED, MEMBERSHIP, SEEDS):
         new_array = arrays.get(name)

@@ -47,7 +47,7 @@ GROUPS = "--groups group"
 MEMBERS = "--deal deal --target of-three"
 TARGET = "--target of-two"
 TWO_SETS = "--target with-calibration"
-PEOPLE = "--csv leakfile_people.csv --label diagnosis --drop town"
+PEOPLE = "--data leakfile_people.csv --label diagnosis --drop town"
 NETWORK = "--recipe hidden=8 --epochs 3 --recipe models-per-batch=20"
 ONE_EPOCH = " ".join(
     f"--method-option {name}.epochs=1" for name in ("fine-tuning", "gradient-ascent", "negative-gradient", "scrub")

@@ -1,7 +1,6 @@
 """A learner of your own: nearest class means. Two pure JAX functions, and every audit can train it.
 
     python own_learner.py
-    jaxaudit shadows train --deal deal --learner own_learner.py:learner --out bank
 
 A record of weight 0 is not in the training set, and must not touch the result.
 """
@@ -36,9 +35,6 @@ class NearestMean:
         flat = inputs.reshape(len(inputs), -1)
         return jax.nn.log_softmax(-self.sharpness * jnp.sum((flat[:, None] - params) ** 2, axis=2))
 
-
-learner = NearestMean(10)
-"""What `--learner own_learner.py:learner` names."""
 
 if __name__ == "__main__":
     people = ja.one_hot(ja.load_table("breast-cancer"))

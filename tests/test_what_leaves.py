@@ -153,7 +153,7 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     run("shadows import", "experiments", out="imported", page=False)
     run("shadows show", "bank")
     run("shadows show", "bank", "--json", printed="--json")
-    people = ("--csv", f"{file}_people.csv", *PEOPLE)
+    people = ("--data", f"{file}_people.csv", *PEOPLE)
     run("pdtp", *people, out="risks")
     run("attack", *people, "--targets", 4, "--iterations", 4, out="attacked")
     of_class = ("--data", f"{file}.npz", "--test-data", f"{file}_other.npz", "--class", f"{WORDS['class']}1")

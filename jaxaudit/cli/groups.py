@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from jaxaudit.data.roles import NamedSets
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
-TRAINED = ModelSource.TRAINING | ModelSource.LEARNER
-TRAINED_HERE = TRAINED | ModelSource.ESTIMATOR
+TRAINED_HERE = ModelSource.TRAINING | ModelSource.BAYES | ModelSource.ESTIMATOR
 GIVEN = ~ModelSource.BANK
 """Sources of models for options that have an effect if models are trained, or if sets are not those of a bank."""
 DONE = "Exit status: 0: done. 1: a failure of the program. 2: an option or its data cannot be used."
@@ -77,7 +76,8 @@ class Images(Columns):
     """How images are prepared."""
 
     images: str | None = option(
-        "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors.",
+        "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors. [default of "
+        "ks and power: 28x28; none for medical-cnn]",
         default="none",
         metavar="SIZE[,color]",
         check=parse_images,
@@ -101,14 +101,12 @@ class TextNetwork:
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
         "[default: bytes; the model's own with --recipe lora]",
         check=parse_tokens,
-        of=TRAINED,
     )
     template: str | None = recipe_option(
         "Text before an answer: {} is the prompt or question, \\n a line break. [default: a prompt as it is; a "
         "question as 'Question: {}\\nAnswer: '; a chat by the chat template of the tokenizer, with lora, or else the "
         "contents of its messages, a line break behind each]",
         check=parse_template,
-        of=TRAINED,
     )
     lora: str | None = recipe_option(
         "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "
@@ -152,7 +150,7 @@ class Machines:
 class RecipeFlags(Machines):
     """How a network is trained."""
 
-    epochs: int | None = training_option("Training epochs.", minimum=1, maximum=MOST)
+    epochs: int | None = training_option("Training epochs. [default of shadow models: 15]", minimum=1, maximum=MOST)
     batch_size: int = recipe_option("Batch size.", default=64, minimum=1, maximum=MOST)
     learning_rate: float = recipe_option("Learning rate.", default=1e-3, check=share_check("learning_rate"))
     optimizer: str = recipe_option(
@@ -195,10 +193,10 @@ class RecipeFlags(Machines):
         "bfloat16: train in mixed precision, parameters and loss in float32. [default: float32]"
     )
     models_per_batch: int | None = recipe_option(
-        "Models per batch. [default: by shapes in ks, power and shadows; else measured once a machine]",
+        "Models per batch. [default: by the shapes of what is trained]",
         minimum=1,
         maximum=MOST,
-        of=TRAINED,
+        of=ModelSource.TRAINING | ModelSource.BAYES,
     )
 
     def check(self) -> None:
@@ -264,20 +262,14 @@ class SetsFlags(Images):
     """Options of query and calibration set, and of how they are prepared and matched."""
 
     query: str | None = option(
-        "The query set (the data in question): NAME[@SPLIT] or a path. [default: digits]",
+        "The query set (the data in question): NAME[@SPLIT] or a path. [default of ks and power: digits]",
         names="data",
     )
     calibration: str | None = option(
-        "The calibration set: data of the same domain without any query record. [default: printed-digits]",
+        "The calibration set: data of the same domain without any query record. [default of ks and power: "
+        "printed-digits]",
         names="data",
         of=~ModelSource.ANSWERS,
-    )
-    images: str | None = option(
-        "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors. [default: "
-        "28x28; none for medical-cnn]",
-        metavar="SIZE[,color]",
-        check=parse_images,
-        of=GIVEN,
     )
     drop_overlap: bool = option(
         "Drop calibration records that are in the query set or the holdout, and records that are in both query set and "
@@ -320,19 +312,12 @@ class ShadowNetwork(TextNetwork, Network):
 class ShadowRecipe(RecipeFlags):
     """How the shadow models are trained."""
 
-    epochs: int | None = training_option("Training epochs. [default: 15]", minimum=1, maximum=MOST)
     patience: str | None = recipe_option(
         "Stop early: keep the epoch with the least loss on records of a model's own that are held back, and stop after "
         "this many epochs without a better one. SHARE of its training records is held back [default: 0.1]; they count "
         "as used.",
         metavar="EPOCHS[:SHARE]",
         check=parse_patience,
-    )
-    dry_run: bool = option(
-        "Print what is planned and how long it takes, by a few steps that are timed, and stop.",
-        default=False,
-        decides=False,
-        of=TRAINED_HERE,
     )
 
     @property

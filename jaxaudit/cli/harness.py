@@ -1,4 +1,4 @@
-"""Runs every command: checks, resumable work, models per batch, provenance, saving, report, exit status.
+"""Runs every command: checks, resumable work, provenance, saving, report, exit status.
 
 All errors of a command line are reported at once, before anything heavy is imported or any data are read; only names
 that must be paths are checked then, not whether a data set such as `mnist` exists. A command reads its
@@ -14,7 +14,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,10 @@ from jaxaudit.cli.options import (
     json_options,
     models_source,
     refuse_without_effect,
-    with_values,
 )
 from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.show import Audit, Job, Outcome, Summary
+from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.cli.workers import before_jax, crew
 from jaxaudit.errors import InputError, InputErrors
 
@@ -49,7 +48,7 @@ class Command:
         name: its words on the command line.
         options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
         prepare: the place in `cli/` of a function that reads the data and returns the work, or does it and returns a
-            summary, such as `shadows.plan:plan`; if it depends on the source of models, a place for each. By default
+            summary, such as `shadows.plan:plan`; if it depends on the source of models, a place for some. By default
             `prepare` of its `run`.
         doc: its help.
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
@@ -90,7 +89,7 @@ def run(command: Command, options: Any) -> None:
             keep_programs()
         started = time.time()
         prepare = command.prepare
-        place = prepare if isinstance(prepare, str) else prepare[models_source(options)]
+        place = prepare if isinstance(prepare, str) else prepare.get(models_source(options))
         module, _, name = (place or f"{command.name}.run:prepare").partition(":")
         prepared = getattr(import_module(f"jaxaudit.cli.{module}"), name)
     finally:
@@ -116,8 +115,9 @@ def run(command: Command, options: Any) -> None:
                 from jaxaudit.runs.directory import write_report
 
                 say("drawing the report")
+                verb = "replaced" if output.report.exists() else "written"
                 write_report(output.report, [run_result])
-                say(f"written: {output.report}")
+                say(f"{verb}: {output.report}")
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.
             hint = "" if output.details else "--details prints all checks and numbers."
@@ -128,7 +128,6 @@ def run(command: Command, options: Any) -> None:
 
 def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
     from jaxaudit.cli.own_code import source_hashes
-    from jaxaudit.cli.programs import facts_of, recall_models_per_batch, remember_models_per_batch
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.ensemble import Execution
     from jaxaudit.report.record import Provenance
@@ -136,33 +135,17 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     from jaxaudit.runs.unfinished import run_identity
 
     sources = source_hashes(job.options)
-    facts = facts_of(name, job.options, sources, job.record_shape, job.classes)
-    # Work without training has no number of models per batch.
-    machines = _recipe(job.options)
-    recipe = machines if job.record_shape else None
-    requested = recipe and recipe.models_per_batch
-    number = requested or (recipe and recall_models_per_batch(facts))
-    if recipe and job.measure is not None:
-        if number is None:
-            number = job.measure()
-            remember_models_per_batch(facts, number)
-        # The number determines which models are trained.
-        job = _at(job, number)
-    checkpoints = None
+    recipe, checkpoints = _recipe(job.options), None
+    number = recipe and recipe.models_per_batch
     if job.models is not None and job.kept is None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
-    with crew(machines) as workers:
+    with crew(recipe) as workers:
         pace = str if workers is None else workers.pace
         with progress_on_stderr(job.label, job.after, pace) as progress:
             audit = job.audit(Execution(number, progress, checkpoints, workers))
-    # Resumed work keeps the number with which it was started.
-    number = getattr(audit, "models_per_batch", None) or number
-    if recipe and number is not None and requested is None:
-        remember_models_per_batch(facts, number)
-        job = _at(job, number)
     provenance = Provenance(
         **describe_machine(),
         command=command_line(name, job.repeats or job.options),
@@ -182,10 +165,6 @@ def _recipe(options: Any) -> RecipeFlags | None:
     """The options of training of a command; None if it does not train."""
     recipe = getattr(options, "recipe", None)
     return recipe if isinstance(recipe, RecipeFlags) else None
-
-
-def _at(job: Job[Audit], models_per_batch: int) -> Job[Audit]:
-    return replace(job, options=with_values(job.options, models_per_batch=models_per_batch))
 
 
 def _save(out: Path, outcome: Outcome, table: str) -> None:

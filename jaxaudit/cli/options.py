@@ -25,8 +25,8 @@ class ModelSource(enum.Flag):
 
     TRAINING = enum.auto()
     """Networks trained by the options; also the source of commands that have no other."""
-    LEARNER = enum.auto()
-    """A learner of your own, trained by the command."""
+    BAYES = enum.auto()
+    """Naive Bayes classifiers, which count what they see."""
     BANK = enum.auto()
     """Models that were trained before."""
     ESTIMATOR = enum.auto()
@@ -40,24 +40,16 @@ class ModelSource(enum.Flag):
 
 
 EVERY_SOURCE = ~ModelSource(0)
-REFUSALS = {
-    ModelSource.TRAINING: "needs --shadows, a bank of shadow models; `jaxaudit shadows plan` and `train` make one, and "
-    "so does --out of `jaxaudit ks`.",
-    ModelSource.LEARNER: "no effect with --learner, which is how its models are trained; leave it out.",
-    ModelSource.ESTIMATOR: "no effect on an estimator that --model names, which trains itself; leave it out.",
-    ModelSource.BANK: "no effect with --shadows, whose models are trained already; leave it out.",
-    ModelSource.ANSWERS: "no effect without --calibration, where the target's own outputs take the place of "
-    "shadow models; leave it out.",
-    ModelSource.SCORES: "no effect with --scores, whose table has all records and scores; leave it out.",
-    ModelSource.OUTPUTS: "no effect with --outputs, whose models are trained already; leave it out.",
+IN_WORDS = {
+    ModelSource.TRAINING: "networks that are trained here",
+    ModelSource.BAYES: "--model nb, which counts",
+    ModelSource.ESTIMATOR: "an estimator, such as --model sklearn.MODULE:CLASS, whose --recipe are its parameters",
+    ModelSource.BANK: "--shadows, a bank of models that are trained (`jaxaudit shadows`)",
+    ModelSource.ANSWERS: "a target's own outputs in place of shadow models, without --calibration",
+    ModelSource.SCORES: "--scores, a table of scores",
+    ModelSource.OUTPUTS: "--outputs, what unlearned models say",
 }
-"""Messages on an option that has no effect with a source."""
-NEEDS = {
-    ModelSource.ESTIMATOR: "needs --model sklearn.MODULE:CLASS, an estimator with such a parameter.",
-    ModelSource.SCORES: "needs --scores, a table of scores.",
-    ModelSource.OUTPUTS: "needs --outputs, what unlearned models say.",
-}
-"""Messages on an option that has an effect with this source alone."""
+"""Each source as messages name it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,8 +245,9 @@ def refuse_without_effect(options: Any, source: ModelSource | None = None) -> No
     useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
     if useless:
         alone = {field.of for field in useless}
-        why = NEEDS.get(alone.pop(), REFUSALS[source]) if len(alone) == 1 else REFUSALS[source]
-        raise InputError(f"{', '.join(field.flag for field in useless)}: {why}")
+        goes = next((f": it goes with {words}" for single, words in IN_WORDS.items() if alone == {single}), "")
+        flags = ", ".join(field.flag for field in useless)
+        raise InputError(f"{flags}: no effect with {IN_WORDS[source]}; leave it out{goes}.")
 
 
 def command_line(command: str, options: Any) -> list[str]:

@@ -33,13 +33,9 @@ class OwnCode(NamedTuple):
 
 
 def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str, noun: str) -> OwnCode | None:
-    """The location of your own code that an option names; None for a built-in name.
+    """The location of your own code that an option names, as `MODULE:NAME` or `FILE.py:NAME`; None for a built-in name.
 
-    Args:
-        flag: the option, such as `--recipe optimizer`.
-        text: its value, a built-in name or `MODULE:NAME` or `FILE.py:NAME`.
-        known_names: the built-in names.
-        own_kind, noun: what the option takes, for messages, such as "your own optimizer" and "function".
+    `own_kind` and `noun` say what the option takes.
 
     >>> parse_own("--recipe optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
     OwnCode(file=None, module='optax', name='lion')
@@ -86,14 +82,8 @@ def load_named(
 ) -> dict[str, Any]:
     """Your own values among these names, by the name as given. A class is called without arguments.
 
-    Refuses a value that lacks an attribute of the interface, or whose `name` is no word or is taken.
-
-    Args:
-        flag: the option, for messages.
-        names: the names given, each with its location, or None for a built-in name.
-        interface: the protocol that a value must have.
-        needs: what a value must be, for messages.
-        taken: the names of built-in values.
+    Refuses a value that lacks an attribute of the interface, or whose `name` is no word or is taken by a built-in one;
+    `needs` says what it must be.
     """
     values_by_text: dict[str, Any] = {}
     for text, code in names.items():
@@ -255,7 +245,6 @@ OF_YOUR_OWN = {
     "--model": (NAMES, "your own module", "factory"),
     "--recipe optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),
     "--recipe augment": (AUGMENTATIONS, "your own function of key and inputs", "function"),
-    "--learner": ((), "your own learner", "learner"),
 }
 """Options that may name code of your own: the built-in names, what else it is called, and what is named."""
 

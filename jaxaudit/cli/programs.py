@@ -12,12 +12,9 @@ Before jaxlib 0.10.2, XLA took two preferences of some processors for instructio
 stderr for each stored program that it read (jax issue 38445). The line comes from C++, and JAX counts the program as
 read, so nobody can ask for it; these versions store nothing.
 
-Models per batch and forms of convolutions are measured. Two runs may measure differently, and models trained in batches
-of another size differ by the rounding of differently shaped products, which training amplifies. So the first
-measurement is stored beside the cached data sets, under a hash of the model and of everything else that affects it, and
-written into the result: the same command gives the same numbers. The hash excludes the number of models, which must not
-change the measurement. Of the records it includes only shape and number of classes, since nothing else affects the
-speed.
+Forms of convolutions are measured. Two runs may measure differently, and models whose convolutions are computed
+otherwise differ by rounding, which training amplifies. So the first measurement is stored beside the cached data sets,
+under a hash of the convolution and the machine, and written into the result: the same command gives the same numbers.
 """
 
 import hashlib
@@ -26,13 +23,11 @@ import platform
 import re
 import stat
 import warnings
-from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jaxaudit.cli.options import json_options
 from jaxaudit.data.cache import cache_dir, is_private
 from jaxaudit.data.paths import read_small, whole_file
 from jaxaudit.runs.unfinished import machine_facts
@@ -116,57 +111,28 @@ def drop_unused(folder: Path) -> None:
         left -= size
 
 
-DECIDING = (
-    *("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record"),
-    *("momentum", "dropout", "augment", "precision", "patience"),
-    *("tokens", "source", "lora"),
-)
-"""The facts that affect the speed, or the memory that a model takes; those that were not given are left out."""
-
-
-def facts_of(
-    command: str, options: Any, sources: Mapping[str, str], record: tuple[int, ...], classes: int
-) -> dict[str, Any]:
-    """The facts of the work of a command, with your own code of these hashes, on records of this shape."""
-    facts = {"source": sources.get("model"), "command": command, "record": list(record), "classes": classes}
-    return {**json_options(options), **facts}
-
-
-def recall_models_per_batch(work: Mapping[str, Any]) -> int | None:
-    """The cached number for this work on this machine, if any."""
-    number = _read().get(_name(work))
-    return number if type(number) is int and number > 0 else None
-
-
-def remember_models_per_batch(work: Mapping[str, Any], number: int) -> None:
-    """Caches a number; a cache that cannot be written is not an error."""
-    _write(_name(work), number)
-
-
 def in_known_form(learner: Any) -> Any:
     """The learner with its convolutions in the form that is the fastest on this machine, measured once and cached."""
     from jaxaudit.ensemble.batches import fastest_letters, with_decided_form
+    from jaxaudit.ensemble.concurrency import cores
     from jaxaudit.kernels.convolutions import is_form
 
     def letters_of(convolution: Any) -> str:
-        name = _name({"command": "form", "record": [*convolution.inputs], "model": repr(convolution)})
+        # A limit on the number of cores changes no number, but how many chunks are trained at the same time.
+        facts = {**machine_facts(), "cores": len(cores()), "convolution": repr(convolution)}
+        name = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
         letters = _read().get(name)
         if not isinstance(letters, str) or not letters or not is_form(letters):
             letters = fastest_letters(convolution)
-            _write(name, letters)
+            with suppress(OSError), whole_file(_path()) as file:
+                file.write(json.dumps({**_read(), name: letters}).encode())
         return letters
 
     return with_decided_form(learner, letters_of)
 
 
-def _write(name: str, value: Any) -> None:
-    kept_values = {**_read(), name: value}
-    with suppress(OSError), whole_file(_path()) as file:
-        file.write(json.dumps(kept_values).encode())
-
-
 def _path() -> Path:
-    return cache_dir() / "widths.json"
+    return cache_dir() / "forms.json"
 
 
 def _read() -> dict[str, Any]:
@@ -175,13 +141,3 @@ def _read() -> dict[str, Any]:
     except (ValueError, RecursionError):  # also what cannot be read
         return {}
     return kept_values if isinstance(kept_values, dict) else {}
-
-
-def _name(work: Mapping[str, Any]) -> str:
-    from jaxaudit.ensemble.concurrency import cores
-
-    facts = {name: work[name] for name in DECIDING if work.get(name) not in (None, [], ())}
-    # A limit on the number of cores changes no number, but changes how many chunks are trained at the same time.
-    machine = {**machine_facts(), "cores": len(cores())}
-    text = json.dumps({**facts, "machine": machine}, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -20,15 +20,14 @@ from jaxaudit.cli.own_code import (
     pretrained_config,
 )
 from jaxaudit.cli.parsers import parse_lora
-from jaxaudit.errors import InputError, check_shapes, first_line
+from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:
-    from jaxaudit.learners import EstimatorLearner, Learner, NetworkLearner
+    from jaxaudit.learners import EstimatorLearner, NetworkLearner
 
 
 ADAMW_DECAY = 0.01
 """PyTorch's default, used without --recipe weight-decay."""
-NEEDED = "fit(key, inputs, labels, weights) and log_probs(params, inputs)"
 
 
 def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
@@ -239,41 +238,3 @@ def _parameter_value(word: str) -> Any:
         with suppress(ValueError):
             return kind(word)
     return word
-
-
-def load_learner(name: str, record: tuple[int, ...], classes: int, dtype: Any) -> "Learner":
-    """The learner that `--learner` names, tested by tracing its functions for records of this shape and type."""
-    from jaxaudit.learners import Learner
-
-    code = own_code("--learner", name)
-    assert code is not None, "no learner is built in"
-    learner = load_value("--learner", name, code)
-    if isinstance(learner, type) or not isinstance(learner, Learner):
-        kind = "a class" if isinstance(learner, type) else f"of type {type(learner).__name__}"
-        raise InputError(f"--learner {name} is {kind}; name a value with {NEEDED}, such as one made by that class.")
-    _refuse_untraceable(name, learner, record, classes, dtype)
-    return learner
-
-
-def _refuse_untraceable(name: str, learner: "Learner", record: tuple[int, ...], classes: int, dtype: Any) -> None:
-    """Rejects a learner whose outputs on records of this shape do not have one column per class."""
-    import jax
-    import jax.numpy as jnp
-
-    records = 8
-
-    def outputs(key: Any, inputs: Any, labels: Any, weights: Any) -> Any:
-        return learner.log_probs(learner.fit(key, inputs, labels, weights), inputs)
-
-    inputs = jax.ShapeDtypeStruct((records, *record), dtype)
-    labels, weights = (jax.ShapeDtypeStruct((records,), kind) for kind in (jnp.int32, jnp.float32))
-    try:
-        # Programs are compiled for a learner, and found again by its hash.
-        hash(learner)
-        output_shape = jax.eval_shape(outputs, jax.eval_shape(jax.random.key, 1), inputs, labels, weights)
-        check_shapes((records, classes), log_probs=output_shape)
-    except Exception as error:
-        raise InputError(
-            f"--learner {name} cannot be traced for {records} records of shape {record}: {first_line(error)} ({NEEDED} "
-            "must be pure JAX functions of arrays, with a column per class, of a value that can be hashed)."
-        ) from error

@@ -45,8 +45,9 @@ def report(
 
         return show_text("".join(as_markdown(part_of(read_run(path))) for path in runs))
     claim_report(out)
+    verb = "replaced" if out.exists() else "written"
     write_report(out, [read_run(path) for path in runs])
-    say(f"written: {out}")
+    say(f"{verb}: {out}")
 
 
 def cite(

@@ -65,8 +65,6 @@ class Job(Generic[Audit]):
         line: printed before the work.
         label: of the progress bar.
         after: printed when training is done.
-        record_shape, classes: facts that affect the best number of models per batch, apart from the options.
-        measure: measures that number; None leaves it to the audit.
         extra: further facts for the provenance.
     """
 
@@ -80,9 +78,6 @@ class Job(Generic[Audit]):
     line: str = ""
     label: str = "training"
     after: str | None = None
-    record_shape: tuple[int, ...] = ()
-    classes: int = 0
-    measure: Callable[[], int] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     repeats: Any = None
 

@@ -12,8 +12,7 @@ from pyarrow import csv
 from support.cli_runs import jaxaudit, process, recipe, refused
 from support.language_models import END, SIZE, save_model, write_lines
 
-from jaxaudit.cli.groups import TextNetwork
-from jaxaudit.cli.read_sets import tell_of_groups, text_reader
+from jaxaudit.cli.read_sets import tell_of_groups
 from jaxaudit.data.texts import read_texts
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.models.causal import SCORES, token_scores
@@ -181,17 +180,6 @@ def test_an_adapter_is_a_target_without_merging(here: Path, models: Path):
     refused((*words, "--adapter", base), ("has no adapter_config.json",))
     refused((*words, "--adapter", "first", "--before", "first"), ("first is given",))
     refused(("scores", "lm", "first", *query, "--out", "t.csv"), ("first: is an adapter", "--adapter first"))
-
-
-def test_chats_are_sequences_for_models_that_are_trained_here(here: Path, capsys: pytest.CaptureFixture[str]):
-    read = text_reader(["chat.jsonl"], TextNetwork())
-    assert read is not None
-    tokens = read("chat.jsonl").inputs
-    first = tokens[0][tokens[0] >= 0]
-    assert bytes(first[:-1].tolist()).decode() == f"{SECRET} 0."
-    before = [~token for token in tokens[0].tolist()[1:] if token < 0 and ~token < 256]
-    assert bytes(before).decode() == "Short.\nWho 0?\n"
-    assert "a line break behind each" in capsys.readouterr().err
 
 
 def test_scores_keep_the_random_numbers_of_a_deal_and_no_other_value(here: Path, models: Path):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from support.cli_runs import content, jaxaudit, linked, recipe, records, refused
+from support.cli_runs import content, intercept, jaxaudit, linked, recipe, records, refused
 from support.deals import read_deal, write_deal, write_model
 from support.language_models import write_lines
 
@@ -323,12 +323,6 @@ def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: i
     assert all(len(np.unique(rows[:, groups == group], axis=1).T) == 1 for group in np.unique(groups))
 
 
-def test_a_dry_run_of_training_reads_the_same_groups(of_deals: Path):
-    words = ("shadows", "train", "--model", "mlp", *recipe("hidden=4"), "--epochs", "1", "--models", "20")
-    words += ("--dry-run", "--out", "bank")
-    assert SAID in jaxaudit(*words, *sets("csv")).err
-
-
 def test_members_of_a_bank_of_whole_groups_need_no_word(of_deals: Path):
     _, rows = planned(*sets("npz"), out="bank")
     classes = int(np.load("bank/labels.npy").max()) + 1
@@ -346,14 +340,15 @@ def test_members_of_a_bank_of_whole_groups_need_no_word(of_deals: Path):
     assert plain.result["targets"] == named.result["targets"]
 
 
-def test_power_is_that_of_whole_groups(of_deals: Path):
+def test_power_is_that_of_whole_groups(of_deals: Path, monkeypatch: pytest.MonkeyPatch):
+    intercept(monkeypatch, "jaxaudit.cli.power.run.measure_power")
     random = np.random.default_rng(1)
     np.savez("c.npz", x=random.normal(size=(200, 2)).astype(np.float32), y=np.arange(200) % 2)
     with np.load("npz/query.npz") as arrays:
         dealt = dict(arrays)
     half = {"x": dealt["x"][:, :2].astype(np.float32), "y": np.arange(len(dealt["y"])) % 2, "group": dealt["group"]}
     np.savez("q.npz", **half)
-    words = ("--query", "q.npz", "--calibration", "c.npz", *recipe("hidden=4"), "--epochs", "1", "--dry-run")
+    words = ("--query", "q.npz", "--calibration", "c.npz", *recipe("hidden=4"), "--epochs", "1")
     assert SAID in jaxaudit("power", *words).err
     # Another array of this name is none of a deal.
     np.savez("q.npz", **{**half, "group": np.arange(len(dealt["y"])) % 2})
@@ -367,7 +362,7 @@ def measured(*words: str) -> Any:
 
 
 def test_all_records_of_a_group_are_left_out_together(of_deals: Path):
-    words = ("--csv", "csv/query.csv", "--label", "label", "--measured-records", "3")
+    words = ("--data", "csv/query.csv", "--label", "label", "--measured-records", "3")
     plain, named = measured(*words), measured(*words, "--groups", "group")
     assert (SAID in plain.err, SAID in named.err) == (True, False)
     assert plain.result["records"] == named.result["records"]
@@ -375,7 +370,7 @@ def test_all_records_of_a_group_are_left_out_together(of_deals: Path):
 
 
 def test_steps_of_single_records_take_no_groups(of_deals: Path):
-    words = ("--csv", "csv/query.csv", "--label", "label", "--model", "nb", "--reduce", "1", "--json")
+    words = ("--data", "csv/query.csv", "--label", "label", "--model", "nb", "--reduce", "1", "--json")
     done = jaxaudit("pdtp", *words)
     assert (done.code, SAID in done.err) == (0, False), done.err
 

@@ -119,7 +119,6 @@ def test_what_cannot_be_trained_is_refused(words: tuple[str, ...], said: tuple[s
     [
         ((*FOREST, "--epochs", "3"), ("--epochs",)),
         (("--model", "mine.py:make", *recipe("batch-size=3")), ("--recipe batch-size",)),
-        ((*FOREST, "--learner", "mine.py:one"), ("--model",)),
     ],
 )
 def test_a_bank_has_one_recipe(words: tuple[str, ...], said: tuple[str, ...]):
@@ -128,5 +127,5 @@ def test_a_bank_has_one_recipe(words: tuple[str, ...], said: tuple[str, ...]):
 
 def test_texts_have_no_classes():
     Path("texts.jsonl").write_text("".join(f'{{"text": "a text {at}"}}\n' for at in range(8)))
-    for command in (("pdtp",), ("shadows", "train", "--coins")):
-        refused((*command, "--query", "texts.jsonl", *FOREST, "--out", "run"), ("RandomForestClassifier", "classes"))
+    words = ("shadows", "train", "--coins", "--query", "texts.jsonl", *FOREST, "--out", "run")
+    refused(words, ("RandomForestClassifier", "classes"))

@@ -128,12 +128,6 @@ def test_members_show_what_a_model_remembers():
     ]
 
 
-def test_a_plan_comes_before_the_work():
-    done = jaxaudit("ks", *SETS, *GROUPS, *MODELS, *FEWER, *TARGET, "--dry-run")
-    assert "20 models (20 for holdout test), gpt-1-16, 12 epochs" in done.out
-    assert "on this machine" in done.out
-
-
 def test_targets_of_known_truth_and_the_power_of_texts():
     (known,) = found(*SETS, *MODELS, *FEWER, "--tests", "holdout", *KNOWN)
     assert (known["truth"]["used_fraction"], known["finding"]["verdict"]) == (1, "not forgotten")

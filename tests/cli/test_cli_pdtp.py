@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -25,6 +26,7 @@ def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A working folder with `people.csv`."""
     monkeypatch.chdir(tmp_path)
     write_people(tmp_path)
+    Path("texts.jsonl").write_text("{}")
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +116,22 @@ def test_a_table_is_the_same_however_it_is_written():
     whole = jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--json").result
     table = pyarrow.table({name: list(cells) for name, cells in zip(header, zip(*rows, strict=True), strict=True)})
     pyarrow.parquet.write_table(table, "people.parquet")
-    done = jaxaudit("pdtp", "--table", "people.parquet", "--label", "income", "--model", "nb", "--json")
+    done = jaxaudit("pdtp", "--data", "people.parquet", "--label", "income", "--model", "nb", "--json")
     assert done.result["records"] == whole["records"]
     again = jaxaudit(*done.result["provenance"]["command"][1:], "--json").result
     assert again["records"] == whole["records"]
+
+
+def test_the_groups_of_a_table_are_a_column_that_is_no_input():
+    header, *rows = people_rows()
+    write_rows(Path("homes.csv"), [*header, "home"], [[*row, f"h{place // 5}"] for place, row in enumerate(rows)])
+    words = ("pdtp", "--data", "homes.csv", "--label", "income", "--model", "nb", "--groups", "home", "--json")
+    result = jaxaudit(*words).result
+    assert "home" not in result["provenance"]["data"]["columns"]
+    assert [group["first"] for group in result["groups"]] == list(range(0, 60, 5))
+    np.save("homes.npy", np.arange(60) // 5)
+    again = jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--groups", "homes.npy", "--json").result
+    assert again["records"] == result["records"]
 
 
 def test_a_column_of_numbers_has_no_gaps():
@@ -125,13 +139,13 @@ def test_a_column_of_numbers_has_no_gaps():
     for place in (4, 7):
         rows[place][1] = ""
     write_rows(Path("gaps.csv"), header, rows)
-    refused(("pdtp", "--csv", "gaps.csv", "--label", "income", "--model", "nb"), ("row 5, column 'hours'", "dropna"))
+    refused(("pdtp", "--data", "gaps.csv", "--label", "income", "--model", "nb"), ("row 5, column 'hours'", "dropna"))
 
 
 def test_an_identifier_is_pointed_at():
     header, *rows = people_rows()
     write_rows(Path("ids.csv"), ["case", *header], [[f"c-{i}", *row] for i, row in enumerate(rows)])
-    done = jaxaudit("pdtp", "--csv", "ids.csv", "--label", "income", "--model", "nb", "--sample", "50")
+    done = jaxaudit("pdtp", "--data", "ids.csv", "--label", "income", "--model", "nb", "--sample", "50")
     assert "'case' has another value in most records" in done.err
     assert "c-1" not in done.err
 
@@ -145,7 +159,12 @@ def test_an_identifier_is_pointed_at():
         ((*PEOPLE, "--measured-records", "61"), ("--measured-records 61", "60", "people.csv")),
         ((*PEOPLE, "--reduce", "2", "--measured-records", "5"), ("--reduce", "--measured-records")),
         ((*PEOPLE, "--model", "nb", "--reduce", "59"), ("--reduce", "at most 58", "got 59")),
-        (("--csv", "people.csv", "--label", "incom"), ("incom",)),
+        (("--data", "people.csv", "--label", "incom"), ("incom",)),
+        (("--data", "texts.jsonl"), ("--data texts.jsonl", "`jaxaudit attack --shadows bank`")),
+        (("--model", "forest"), ("--model forest",)),
+        ((*PEOPLE, "--reduce", "2", "--groups", "sex"), ("--reduce", "--groups")),
+        (("--recipe", "smoothing=2"), ("--recipe smoothing", "--model nb")),
+        (("--model", "nb", "--epochs", "3", "--recipe", "hidden=8"), ("--recipe hidden, --epochs", "--model nb")),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):

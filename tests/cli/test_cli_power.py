@@ -1,6 +1,5 @@
 """`jaxaudit power` from its options to its result, and the audit behind it."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -57,17 +56,16 @@ def test_a_verdict_a_run_directory_and_a_page(sets: Path):
 
 @pytest.mark.outer
 def test_members_have_a_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    conclusions = jaxaudit(*FEW, "--members", "60", "--json").result["conclusions"]
+    conclusions = jaxaudit(*FEW, "--members-size", "60", "--json").result["conclusions"]
     assert {each["members"] for each in conclusions} == {0, 15, 30, 60, 120, 240}
     assert [each["forgotten"] is None for each in conclusions[:6]] == [True] * 6
-    few = jaxaudit(*FEW, "--members", "49")
+    few = jaxaudit(*FEW, "--members-size", "49")
     assert (few.code, "--members" in few.err) == (2, True)
     with pytest.raises(InputError, match="`members_size` must be at least 50; got 49"):
         measure_power(jax.random.key(1), QUERY, CALIBRATION, LEARNER, members_size=49)
     asked = intercept(monkeypatch, "jaxaudit.cli.power.run.measure_power")
-    for flag in ("--members", "--members-size"):
-        jaxaudit(*FEW, flag, "60")
-        assert asked["members_size"] == 60
+    jaxaudit(*FEW, "--members-size", "60")
+    assert asked["members_size"] == 60
 
 
 @pytest.mark.outer
@@ -90,20 +88,6 @@ def test_a_repeated_plan_says_again_what_it_leaves_out(sets: Path, monkeypatch: 
     assert "epochs 15 to 5" in done["finding"]["caveats"][0]
     again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
     assert (again["finding"], again["sizes"]) == (done["finding"], done["sizes"])
-
-
-@pytest.mark.outer
-def test_every_effort_is_planned_and_nothing_is_refused(sets: Path):
-    network = ("--recipe", "hidden=512,512", "--epochs", "8000")
-    words = ("power", *SETS, *network, "--dry-run", "--json")
-    quick, full = (json.loads(jaxaudit(*words, "--effort", effort).out) for effort in ("quick", "full"))
-    assert (full["models"], full["reduced"], full["seconds_in_full"]) == (40, [], full["seconds"])
-    assert quick["models"] == 19
-    assert [text.split()[0] for text in quick["reduced"]] == ["models", "query", "calibration"]
-    assert quick["operations"] < full["operations"]
-    assert quick["seconds"] < quick["seconds_in_full"]
-    asked = json.loads(jaxaudit(*words, "--models", "40", "--sample", "300").out)
-    assert (asked["reduced"], asked["operations"]) == ([], full["operations"])
 
 
 def test_what_cannot_be_is_refused(sets: Path):

@@ -14,18 +14,8 @@ import pytest
 from support import cli_runs
 from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, recipe, records
 
-from jaxaudit.cli import harness, programs, progress
-from jaxaudit.cli.ks.inputs import name_apart
+from jaxaudit.cli import harness, progress
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.parsers import (
-    SHARES,
-    parse_hidden,
-    parse_images,
-    parse_target_data,
-    share_check,
-)
-from jaxaudit.cli.programs import recall_models_per_batch as recall
-from jaxaudit.cli.programs import remember_models_per_batch as remember
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.unlearn import UnlearnOptions
 from jaxaudit.errors import InputError, InputErrors
@@ -140,6 +130,9 @@ def refused(words: tuple[str, ...], *said: str) -> None:
         ((*QUICK, "--tests", "shaddow"), ("--tests", "shaddow", "shadow?")),
         ((*QUICK, "--tests", ","), ("--tests", "holdout", "shadow", "rho", "all")),
         ((*QUICK, "--out", "."), ("--out .",)),
+        *(((*QUICK, "--images", size), (f"--images {size}",)) for size in ("28", "0x28", "8x0,color", "²x2", "color")),
+        *(((*QUICK, "--recipe", f"hidden={sizes}"), (f"--recipe hidden={sizes}",)) for sizes in ("12,0", "-1", "1e3")),
+        *(((*QUICK, "--target-data", f"far.npz:{share}"), ("--target-data",)) for share in ("0", "nan", "1.01")),
         ((*QUICK, "--query", "mnits"), ("mnits", "mnist")),
         ((*QUICK, "--query", "query.npz@"), ("query.npz@",)),
         ((*QUICK, "--query", "query.npz@test"), ("query.npz", "test")),
@@ -253,103 +246,6 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch, c
 def test_what_is_said_is_one_line(capsys: pytest.CaptureFixture[str]):
     say("a\nb\x1b[31m")
     assert capsys.readouterr() == ("", "a\\nb\\x1b[31m\n")
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-WORK = {"command": "ks", "model": "mlp", "epochs": 15, "record": (12,), "seed": 7, "models_per_batch": None}
-
-
-def test_models_per_batch_are_remembered_for_their_work(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    assert recall(WORK) is None
-    remember(WORK, 16)
-    remember({**WORK, "hidden": "9"}, 8)
-    assert recall({**WORK, "hidden": "9"}) == 8
-    # More models, records or epochs of the same network do not change it, and so no number.
-    more = {"seed": 8, "epochs": 16, "sample": 301, "replicates": 9, "tests": "all", "targets": 4}
-    assert recall(WORK) == recall({**WORK, **more}) == 16
-    assert recall({**WORK, "record": (13,)}) is None
-    assert recall({**WORK, "command": "power"}) is None
-    assert os.listdir(cache) == ["widths.json"]
-    # What another machine measured is none of ours.
-    monkeypatch.setattr(programs, "machine_facts", lambda: {"device": "gpu: other"})
-    assert recall(WORK) is None
-
-
-def test_a_damaged_memory_is_no_memory(cache: Path):
-    cache.mkdir()
-    for text in ("", "{", "[1]", "null", "\xff", "[" * 100_000, '{"a": "b"}'):
-        (cache / "widths.json").write_text(text, encoding="latin-1")
-        assert recall(WORK) is None
-    remember(WORK, 4)
-    assert recall(WORK) == 4
-    known = json.loads((cache / "widths.json").read_text())
-    for damaged in (0, -1, "16", 1.5, None, True):
-        (cache / "widths.json").write_text(json.dumps(dict.fromkeys(known, damaged)))
-        assert recall(WORK) is None
-
-
-def test_a_cache_that_cannot_be_written_is_no_failure(cache: Path, monkeypatch: pytest.MonkeyPatch):
-    cache.write_text("a file in the way")
-    remember(WORK, 4)
-    assert recall(WORK) is None
-    cache.unlink()
-
-    def full(*_: object) -> None:
-        raise OSError("no room")
-
-    monkeypatch.setattr("os.replace", full)
-    remember(WORK, 4)
-    assert os.listdir(cache) == []
-
-
-def test_image_sizes_and_hidden_layers():
-    for text, size in (("28x28", (28, 28)), ("7X9", (7, 9)), ("none", None), ("١x2", (1, 2))):
-        assert parse_images(text) == (size, True)
-        assert parse_images(f"{text},color") == (size, False)
-    for text in ("", "28", "x", "28x", "x28", "0x28", "8x00", "8x0,color", "-1x2", "1.5x2", "28x28x1", "²x2", "color"):
-        with pytest.raises(InputError, match=r"^--images .*28x28"):
-            parse_images(text)
-    assert (parse_hidden("512,256,128"), parse_hidden(" 16 , "), parse_hidden("")) == ((512, 256, 128), (16,), ())
-    for text in ("12,0", "12,many", "-1", "65537", "1e3"):
-        with pytest.raises(InputError, match=rf"^--recipe hidden={text}"):
-            parse_hidden(text)
-
-
-def test_target_data():
-    for text, parts in {
-        "mnist": ("mnist", 1.0),
-        "mnist:0.1": ("mnist", 0.1),
-        "mnist:1e-3": ("mnist", 0.001),
-        "mnist:3.0.1:0.5": ("mnist:3.0.1", 0.5),
-        "mnist@train[:10]:0.5": ("mnist@train[:10]", 0.5),
-        "C:\\data\\set.npz": ("C:\\data\\set.npz", 1.0),
-        ":0.5": (":0.5", 1.0),
-        "0.5": ("0.5", 1.0),
-    }.items():
-        assert parse_target_data(text) == parts
-    for fraction in ("0", "-0.1", "1.0001", "nan", "inf", "2"):
-        with pytest.raises(InputError, match=rf"^--target-data a:{fraction}\b"):
-            parse_target_data(f"a:{fraction}")
-
-
-@pytest.mark.parametrize("name", SHARES)
-def test_shares_and_factors(name: str):
-    check = share_check(name)
-    unbounded = name.endswith("rate")
-    for right in (0.95, 10.0) if unbounded else (0.95,):
-        check(right)
-    for wrong in (-0.1, *(() if unbounded else (1.1,)), float("nan"), float("inf")):
-        with pytest.raises(InputError, match=rf"^`{name}` .*{wrong:g}"):
-            check(wrong)
-
-
-def test_targets_of_one_name_stay_apart():
-    assert name_apart(["o.npy"] * 3, ["o.npy", "o.npy", "c/o.npy"]) == ["o.npy (1)", "o.npy (2)", "c/o.npy"]
 
 
 def test_only_settings_that_decide_a_number_are_told(monkeypatch: pytest.MonkeyPatch):

@@ -16,7 +16,7 @@ from jaxaudit.cli import own_code
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import fields_of, json_options
-from jaxaudit.cli.own_code import NAMES, parse_model, parse_sized, source_hashes
+from jaxaudit.cli.own_code import NAMES, parse_model, source_hashes
 from jaxaudit.cli.parameters import recipe_values, recipe_words
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.models import ResNet, pure_module
@@ -217,19 +217,6 @@ def test_a_warm_up_fits_into_what_a_plan_left_of_the_epochs():
 
 
 # Names.
-
-
-def test_names_with_sizes():
-    known = {
-        "resnet": ("resnet", {}),
-        "resnet-14": ("resnet", {"depth": 14}),
-        "resnet-8-32-bn": ("resnet", {"depth": 8, "width": 32, "norm": "batch"}),
-        "wrn-16-4": ("wrn", {"depth": 16, "widen": 4}),
-        "vit-2-32": ("vit", {"depth": 2, "width": 32}),
-        "gpt-2-64": ("gpt", {"depth": 2, "width": 64}),
-    }
-    assert {name: parse_sized(name) for name in known} == known
-    assert not any(map(parse_sized, ("vit-bn", "gpt-2-64-bn", "resnet-8-16-4", "resnet_8", "mlp")))
 
 
 def test_every_built_in_name_makes_a_network():

@@ -6,14 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import jaxaudit, refused
+from support.cli_runs import refused
 
 import jaxaudit as ja
-from jaxaudit.cli.groups import ShadowRecipe
-from jaxaudit.cli.recipe import make_factory, make_learner
-from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.sequences import are_texts, token_counts, vocabulary_of
-from jaxaudit.models import GPT
 
 COUNT = 60
 FILES = ("deal/query.jsonl", "deal/holdout.jsonl", "c.jsonl")
@@ -46,42 +41,6 @@ def read(tokens: int) -> tuple[Any, Any]:
     texts = [ja.read_texts(Path(name)) for name in FILES]
     tokenizer = ja.word_tokenizer(texts, tokens)
     return ja.sequences(texts, tokenizer), tokenizer
-
-
-OWN = """
-import optax
-import jaxaudit as ja
-from jaxaudit.models import GPT
-
-learner = ja.language_model(GPT, 32, 14, optimizer=optax.adam(1e-3), epochs=1, batch_size=30)
-"""
-
-
-@pytest.mark.outer
-def test_a_learner_of_your_own_trains_on_texts(folder: Path):
-    Path("own.py").write_text(OWN)
-    words = ("--models", "2", "--recipe", "models-per-batch=1", "--recipe", "tokens=words", "--out", "bank")
-    done = jaxaudit("shadows", "train", *SETS, "--learner", "own.py:learner", *words)
-    assert done.code == 0, done.err
-    assert load_bank("bank").description.outputs == "log_likelihood"
-    assert (np.load("bank/outputs/00001.npy") < 0).all()
-
-
-def test_what_a_record_is_made_of(folder: Path):
-    sets, tokenizer = read(5)
-    assert {vocabulary_of(each) for each in sets} == {tokenizer.vocabulary} == {7}
-    digits = ja.load("digits")
-    assert are_texts(sets[0])
-    assert not are_texts(digits)
-    counts = token_counts(sets[0], 7)
-    assert counts.shape == (COUNT, 7)
-    assert (counts.sum(axis=1) == sets[0].inputs.shape[1]).all()
-    assert (counts[:, tokenizer.end] >= 2).all()
-    recipe = ShadowRecipe(epochs=1, optimizer="adamw")
-    one = make_learner(make_factory("gpt-2-8", (), 0.1), recipe, (16,), 7, 30, True)
-    assert one.net.draws
-    assert one.batch_size == 30
-    assert make_factory("gpt-2-8", ()).func is GPT
 
 
 REFUSED = {

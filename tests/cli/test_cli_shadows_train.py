@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import numpy as np
 import pytest
 from support.cli_runs import CLASSES, Done, content, jaxaudit, own_modules, records, refused, stopping
 from support.details import details_of
-from support.references import softmax
 
 from jaxaudit.cli.shadows import train as train_module
 from jaxaudit.data.bank.bank import load_bank
@@ -42,7 +40,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """Sets of 50 records each, a target's outputs on two of them, and code of one's own, forgotten afterwards."""
     with own_modules(tmp_path):
         write_inputs(tmp_path)
-        Path("mine.py").write_text(OWN)
         yield tmp_path
 
 
@@ -144,20 +141,11 @@ def test_a_killed_run_goes_on_and_a_bank_grows_as_if_it_had_always_been_large(fo
         Path(f"swapped/{role}.npz").symlink_to(folder / FILES[other])
     for words, why in ((("--epochs", "9"), "recipe"), (("--seed", "6"), "seed"), (("--deal", "swapped"), "query set")):
         refused(("shadows", "train", *KILLED, *words, "--models", f"{TWELVE}"), (why,))
-    before = content(folder)
-    planned = grown("--dry-run", models=TWELVE)
-    assert (planned.code, f"{SIX} of them trained; {TWELVE - SIX} to train" in planned.out) == (0, True)
-    assert content(folder) == before
-    assert grown(models=TWELVE).code == 0
+    larger = grown(models=TWELVE)
+    assert (larger.code, f"{SIX} of them trained; {TWELVE - SIX} to train" in larger.err) == (0, True)
     assert without_command("bank") == without_command("whole")
     assert (grown(models=SIX).code, grown(models=TWELVE).code) == (2, 0)
     assert not Path("bank/unfinished").exists()
-
-
-def number_said(text: str) -> str:
-    """What the plan says of the records that a model is trained on."""
-    (found,) = re.findall(r"to train on (.*?) records each", text)
-    return found
 
 
 @pytest.mark.parametrize("holder", ["at work", "done"])
@@ -223,42 +211,7 @@ def test_ctrl_c_leaves_the_models_that_are_trained(folder: Path):
     assert not Path("bank/unfinished").exists()
 
 
-def test_a_dry_run_writes_nothing(folder: Path):
-    before = content(folder)
-    done = train(*HELD, "--dry-run")
-    assert (done.code, "20 shadow models" in done.out) == (0, True)
-    # Half of the query set and the holdout, and two thirds of the calibration set.
-    assert number_said(done.out) == f"{N + round(2 * N / 3)}"
-    assert content(folder) == before
-
-
-# Early stopping, and a learner of one's own
-
-
-OWN = """
-from dataclasses import dataclass
-from support.tiny_learners import NearestCentroid as Centroid
-
-@dataclass(frozen=True)
-class Listed(Centroid):
-    sizes: list = None
-
-@dataclass(frozen=True)
-class Host(Centroid):
-    def fit(self, key, inputs, labels, weights):
-        return inputs[labels == 1].mean(axis=0)
-
-learner, four, listed, host, three = Centroid(), Centroid(4), Listed(sizes=[1]), Host(), 3
-"""
-
-
-def learning(learner: str, *words: str, models: int = 4, out: str = "own") -> tuple[str, ...]:
-    dealt = ("shadows", "train", *HELD, "--models", f"{models}", "--seed", "5")
-    return (*dealt, "--learner", learner, "--out", out, *words)
-
-
-def learned(learner: str, *words: str, models: int = 4) -> Done:
-    return jaxaudit(*learning(learner, *words, models=models))
+# Early stopping
 
 
 def outputs(bank: str) -> np.ndarray:
@@ -287,46 +240,6 @@ def test_options_of_early_stopping_that_cannot_be_are_refused(folder: Path):
         refused(("shadows", "train", *TRAINED, *HELD, *words, "--models", "20", "--out", "bank"), (said,))
     for command in ("pdtp", "attack", "unlearn"):
         assert jaxaudit(command, "--recipe", "patience=2").code == 2
-
-
-@pytest.mark.outer
-def test_ones_own_learner_trains_the_models(folder: Path):
-    """Against its formula in NumPy."""
-    done = learned("mine.py:learner")
-    assert done.code == 0, done.err
-    sets = [np.load(path) for path in FILES.values()]
-    inputs, labels = (np.concatenate([each[name] for each in sets]) for name in sets[0].files)
-    for row, logits in zip(np.load("own/membership.npy"), outputs("own"), strict=True):
-        means = np.stack([inputs[row & (labels == each)].mean(axis=0) for each in range(CLASSES)])
-        expected = softmax(-((inputs[:, None] - means) ** 2).sum(axis=2).astype(np.float64))
-        np.testing.assert_allclose(softmax(logits.astype(np.float64)), expected, atol=1e-4)
-    digest = said("own")["recipe"].partition("source of learner ")[2]
-    assert digest.startswith("blake2b:")
-    before = outputs("own")
-    assert learned("mine.py:learner", models=7).code == 0
-    assert np.array_equal(outputs("own")[:4], before)
-    again = jaxaudit(*said("own")["command"][1:], "--out", "again")
-    assert again.code == 0, again.err
-    assert np.array_equal(outputs("again"), outputs("own"))
-    Path("mine.py").write_text(OWN + "\n")
-    other = learned("mine.py:learner", models=9)
-    assert (other.code, "recipe" in other.err, len(load_bank("own"))) == (2, True, 7)
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("mine.py:Centroid",), ("mine.py:Centroid", "class")),
-        (("mine.py:three",), ("mine.py:three", "int")),
-        (("mine.py",), ("mine.py:learner",)),
-        (("mine.py:four",), ("(8, 4)", "(8, 3)")),
-        (("mine.py:listed",), ("hashed",)),
-        (("mine.py:host",), ("traced", "(12,)")),
-        (("mine.py:learner", "--epochs", "3"), ("--epochs", "--learner")),
-    ],
-)
-def test_learners_that_are_refused(folder: Path, words: tuple[str, ...], named: tuple[str, ...]):
-    refused(learning(*words), named)
 
 
 def test_only_one_command_writes_a_new_bank(folder: Path):

@@ -87,7 +87,7 @@ def test_what_cannot_be_used_is_refused_before_work():
         (WORDS[:5], ("--outputs needs --labels",)),
         ((*WORDS[:3], *WORDS[5:]), ("--outputs needs retrained=FILE.npz",)),
         ((*WORDS, "--seeds", "8"), ("--seeds: no effect with --outputs",)),
-        (("unlearn", "--labels", "labels.npy"), ("--labels: needs --outputs",)),
+        (("unlearn", "--labels", "labels.npy"), ("--labels: ", "--outputs")),
         ((*WORDS, "--outputs", "gone=gone.npz"), ("gone.npz: there is no such file",)),
         ((*WORDS, "--outputs", "torch=model.pt"), ("mostly pickles",)),
         ((*WORDS, "--outputs", "labels=labels.npy"), ("read from .npz files",)),

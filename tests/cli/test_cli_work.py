@@ -11,21 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import optax
 import pytest
 
-from jaxaudit.cli import pace
-from jaxaudit.cli.groups import ShadowRecipe
-from jaxaudit.cli.pace import OperationsPace, PlannedTraining, pace_of
 from jaxaudit.cli.progress import Interrupted, lasting_interrupt, lasting_work, progress_on_stderr
-from jaxaudit.data import Examples
-from jaxaudit.ensemble import StepCost, StepTime, count_step
 from jaxaudit.ensemble.checkpoint import write_chunk
 from jaxaudit.errors import InputError
-from jaxaudit.learners import network
-from jaxaudit.models import MLP
-from jaxaudit.runs import arrays, open_unfinished, write
-from jaxaudit.runs.unfinished import NAME
+from jaxaudit.runs.directory import arrays, write
+from jaxaudit.runs.unfinished import NAME, open_unfinished
 
 SELF: dict[str, dict[str, Any]] = {name: {} for name in ("command", "options", "data", "code", "machine")}
 RUN = Path("a/run")
@@ -211,34 +203,3 @@ def test_a_directory_that_was_taken_or_cannot_be_written_after_all():
         Path("a").touch()
         with pytest.raises(InputError, match=r"^--out a/run "):
             begin(SELF, 9, "training")
-
-
-INPUTS, LABELS = np.zeros((64, 8), np.float32), np.arange(64) % 2
-LEARNER = network(MLP, (8,), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=32)
-COST = count_step(LEARNER, INPUTS, LABELS)
-
-
-def training(cost: StepCost = COST) -> PlannedTraining:
-    return PlannedTraining(LEARNER, Examples(INPUTS, LABELS, ("a", "b"), "query set"), cost, 2)
-
-
-def test_a_short_run_is_counted_with_what_it_compiles():
-    large = COST._replace(equations=3 * COST.equations)
-    one, three = (pace_of(ShadowRecipe(), training(cost), 1e9) for cost in (COST, large))
-    assert one.where == three.where == OperationsPace().where
-    assert three.compiling == pytest.approx(3 * one.compiling)
-    assert three.seconds(1e9) - one.seconds(1e9) == pytest.approx(2 * one.compiling, abs=0.1)
-
-
-@pytest.mark.parametrize(("dry_run", "operations"), [(True, 1e9), (False, 1e15)], ids=["dry run", "long run"])
-def test_a_dry_run_and_a_long_run_are_timed(dry_run: bool, operations: float, monkeypatch: pytest.MonkeyPatch):
-    """Seconds of a step and of its compilation become those of all steps and of the program."""
-    monkeypatch.setattr(pace, "measure_step", lambda *given: StepTime(0.5, 4.0))
-    timed = pace_of(ShadowRecipe(dry_run=dry_run), training(), operations)
-    steps = operations / COST.step
-    assert timed.seconds(operations) == pytest.approx(0.5 * steps + 4.0 + pace.FIXED_SECONDS, rel=1e-3)
-    assert timed.where == "on this machine"
-
-
-def test_workers_elsewhere_are_not_timed_here():
-    assert pace_of(ShadowRecipe(dry_run=True, workers="2"), training(), 1e15).where == OperationsPace().where

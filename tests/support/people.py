@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-PEOPLE = ("--csv", "people.csv", "--label", "income")
+PEOPLE = ("--data", "people.csv", "--label", "income")
 """The words that name it on a command line."""
 
 

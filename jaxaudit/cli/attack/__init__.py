@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.attacks.records import BUILT_IN
-from jaxaudit.cli.classifiers import ClassifierOptions, TableData, check_texts
+from jaxaudit.cli.classifiers import ClassifierOptions, TableData
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
@@ -25,7 +25,6 @@ from jaxaudit.cli.groups import (
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, bank_option, group, option
 from jaxaudit.cli.own_code import OwnCode, load_named, parse_field, parse_own_names, with_fields
-from jaxaudit.cli.parsers import is_texts
 from jaxaudit.errors import InputError
 
 ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
@@ -174,11 +173,6 @@ class AttackOptions:
 
 def _check_attacks(options: AttackOptions) -> None:
     audit_flags, trains = options.audit, options.source is not ModelSource.BANK
-    if trains and is_texts(options.data.data or ""):
-        raise InputError(
-            f"--data {options.data.data}: texts are attacked by a bank: `jaxaudit shadows train --query FILE --coins "
-            "--out bank` trains language models on them, and `jaxaudit attack --shadows bank` attacks every text."
-        )
     names = ON_TARGETS if trains else ON_RECORDS
     codes = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
     other = [name for name, code in codes.items() if code is None and name not in names]
@@ -187,8 +181,6 @@ def _check_attacks(options: AttackOptions) -> None:
             f"--attacks {','.join(other)}: there are {', '.join(names)} here. On a table they compare probabilities of "
             "classes by models of their own; by a bank (--shadows) they take one number a record."
         )
-    if trains:
-        check_texts(options.data.data, options.model.model, options.recipe)
     if audit_flags.members and len(audit_flags.members) != len(audit_flags.target):
         raise InputError(
             f"--target was given {len(audit_flags.target)} times and --members {len(audit_flags.members)} times: give "
@@ -199,11 +191,7 @@ def _check_attacks(options: AttackOptions) -> None:
 ATTACK = Command(
     "attack",
     AttackOptions,
-    {
-        ModelSource.TRAINING: "attack.run:prepare",
-        ModelSource.ESTIMATOR: "attack.run:prepare",
-        ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank",
-    },
+    {ModelSource.BANK: "attack.run:prepare_attack_by_bank"},
     """How well do membership attacks do on a kind of classifier? (Long, Bindschaedler & Gunter 2017)
 
     Trains classifiers on random halves of the records and attacks target records: was the record in the training set,
@@ -219,7 +207,7 @@ ATTACK = Command(
 
     `jaxaudit attack --data adult --model nn --attacks untargeted,distance,frequency --iterations 100 --targets 100`
 
-    `jaxaudit attack --csv people.csv --label income --model nb --attacks distance --json`
+    `jaxaudit attack --data people.csv --label income --model nb --attacks distance --json`
 
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank, or every author of
     texts, where `shadows train` had the words --coins --groups author; trains nothing)

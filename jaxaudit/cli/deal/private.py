@@ -251,14 +251,8 @@ def key_writer(
 ) -> Writer:
     """A function that writes the key of a blind deal, the private file that says which record is in which role.
 
-    Args:
-        out: the folder of the deal.
-        names: its other files, which must be written before the key: the key has their hashes.
-        salt: the random text from which names and order of the records follow.
-        seed: the seed of the deal.
-        whole: whether groups were dealt whole.
-        rows: the positions of each role's records.
-        label: the column with the label, if it had to be named.
+    The files `names` in `out` must be written before: the key has their hashes. `whole` says whether groups were dealt
+    whole, and `label` is the column with the label, if it had to be named.
     """
 
     def save(file: IO[bytes]) -> None:

@@ -283,14 +283,7 @@ def record_of(
 ) -> bytes:
     """The file that documents a deal, as JSON: its options, its source, and the size and hashes of each side.
 
-    `membership` of a side is the SHA-256 of the hashes of its records, in the file's order.
-
-    Args:
-        how, seed: the options of the deal.
-        units: what was dealt.
-        source: facts on the source, as they are written.
-        out: the folder that contains the sides' files.
-        sides, hashes: each side, and the hashes of its records, by its name.
+    `membership` of a side is the SHA-256 of the `hashes` of its records, in the file's order; `out` has the files.
     """
 
     def recorded(name: str, side: DealSide) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, Networ
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import group, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_images, parse_reference, parse_template
+from jaxaudit.cli.parsers import is_texts, parse_reference, parse_template
 from jaxaudit.errors import InputError
 
 
@@ -20,12 +20,6 @@ class EfficacyData(Images):
         "The records in question: NAME[@SPLIT] or a path; of a language model a .jsonl, each line with prompt and "
         "answer, question and answer, or text. [default: some digits]",
         names="data",
-    )
-    images: str | None = option(
-        "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors.",
-        default="none,color",
-        metavar="SIZE[,color]",
-        check=parse_images,
     )
     classes: int | None = option(
         "Number of outputs of the network. [default: what a configuration says, else the number of classes in the "
@@ -50,7 +44,6 @@ class WeightsFlags(Network):
         check=parse_judged,
         names="code",
     )
-    hidden: str | None = recipe_option("Sizes of mlp's hidden layers.", default="512,256,128", check=parse_hidden)
     params: Path | None = option(
         "The weights: .safetensors, or a folder of save_pretrained. [default: those in the folder that --model names]",
         names="file",
@@ -81,8 +74,8 @@ class EfficacyFlags(Seeded):
 class EfficacyOptions:
     """All options of the command."""
 
-    data: EfficacyData = group(DATA, EfficacyData())
-    model: WeightsFlags = group(MODEL, WeightsFlags())
+    data: EfficacyData = group(DATA, EfficacyData(images="none,color"))
+    model: WeightsFlags = group(MODEL, WeightsFlags(hidden="512,256,128"))
     audit: EfficacyFlags = group(AUDIT, EfficacyFlags())
     output: Output = group(OUTPUT, Output())
 

@@ -76,7 +76,7 @@ KS = Command(
 
     `jaxaudit ks` (deals embedded data, and judges three targets of known truth, in about a minute)
 
-    `jaxaudit ks --query mnist` (the same with a set of yours, named or a file; `--dry-run` prints the plan)
+    `jaxaudit ks --query mnist` (the same with a set of yours, named or a file)
 
     `jaxaudit ks --query mnist --calibration svhn_cropped --target-data svhn_cropped --target-data mnist:0.1`
     """,

@@ -1,7 +1,7 @@
 """`--effort` of `ks`: plans an audit of a named size, and says what was left out and how long the whole takes.
 
 The plan is a function of shapes and options (`audits/ks/plan.py`). Seconds are estimates: operations divided by those a
-second of two cores of a CPU, or, for a dry run, of this machine.
+second of two cores of a CPU.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,15 +16,14 @@ from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, sizes_of
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.options import with_usual, with_values
-from jaxaudit.cli.own_code import parse_field, with_fields
-from jaxaudit.cli.pace import (
+from jaxaudit.cli.networks import (
     PlannedSize,
-    PlannedTraining,
     lines_of_effort,
     numbers_of_effort,
-    pace_of,
+    time_of,
 )
+from jaxaudit.cli.options import with_usual, with_values
+from jaxaudit.cli.own_code import parse_field, with_fields
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples
 from jaxaudit.data.examples import Role
@@ -71,24 +70,22 @@ def plan_audit(
     learner = learner_of(*network)
     number = options.recipe.models_per_batch or usual_models_per_batch(learner, plan.cost)
     planned = with_usual(_planned(options, plan, full, network), models_per_batch=number)
-    training = PlannedTraining(learner, sets.query, plan.cost, number)
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
     sizes = zip(SETS, work.records, full.records, strict=True)
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
-    pace = pace_of(options.recipe, training, plan.operations)
     reduced = tuple(_reduced(full, work, networks[0], network))
     reached = PlannedSize(plan.operations, reduced, cost_of(full, work))
     in_full = plan_of_effort("full").operations
     lines = [
         f"Plan: {models} models ({counts_text}), {_named(network)}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
-        f"  time: {pace.words(plan.operations)}",
-        *lines_of_effort(reached, in_full, pace),
+        f"  time: {time_of(plan.operations, plan.cost)}",
+        *lines_of_effort(reached, in_full, plan.cost),
     ]
     numbers = {
-        **numbers_of_effort(effort, reached, in_full, pace if options.recipe.dry_run else training.usual_pace),
+        **numbers_of_effort(effort, reached, in_full, plan.cost),
         "models": models,
         # Reductions that change what the shadow models are like; fewer models do not.
         "unlike": [reduction for reduction in reached.reduced if not reduction.startswith("models of ")],

@@ -230,7 +230,7 @@ class KSOutput(Output):
 class KSOptions:
     """All options of the command."""
 
-    data: KSData = group(DATA, KSData(), of=~ModelSource.SCORES)
+    data: KSData = group(DATA, KSData(images=None), of=~ModelSource.SCORES)
     target: Targets = group(TARGET, Targets(), of=~ModelSource.SCORES)
     scores: ScoreTableFlags = group("Scores", ScoreTableFlags(), of=ModelSource.SCORES)
     model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)

@@ -57,7 +57,7 @@ FILES = {
 
 
 def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
-    """The work for these options; for a dry run, only the plan."""
+    """The work for these options."""
     options = _with_groups(options)
     set_alone = options.has_set_alone
     if options.data.query is not None and not options.target.target and not options.target.target_data:
@@ -80,11 +80,9 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         return make_shadow_learner(network, options.recipe, sets.query, sets.records)
 
     sets, plan = take_records(whole, options.data.sample, key), None
-    in_full, trial = options.audit.effort == "full", options.recipe.dry_run
-    if not in_full or trial or options.recipe.models_per_batch is None:
+    in_full = options.audit.effort == "full"
+    if not in_full or options.recipe.models_per_batch is None:
         options, summary = plan_audit(given_options, options, sets, tests, partial(learner_of, sets))
-        if trial:
-            return summary
         plan = None if in_full else summary
         for line in () if plan is None else plan.lines:
             say(line)
@@ -115,8 +113,6 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         models=lambda _: models,
         line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.duration}",
         after=f"comparing the outputs of {models} models",
-        record_shape=sets.query.inputs.shape[1:],
-        classes=len(sets.query.class_names),
         # A plan is repeated as it was made: what it leaves out is said again.
         repeats=given_options,
         extra={

@@ -22,7 +22,7 @@ from jaxaudit.cli.options import with_values
 from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_scores, reader, with_dealt_groups, with_named_groups
-from jaxaudit.cli.shadows.sets import count_of
+from jaxaudit.cli.shadows.plan import count_of
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import SCORED, Description, Sizes

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from jaxaudit.cli.classifiers import ClassifierOptions, TableData, check_texts
+from jaxaudit.cli.classifiers import ClassifierOptions, TableData
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
@@ -19,7 +19,6 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
-from jaxaudit.cli.parsers import is_texts
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,11 @@ class PDTPFlags(Seeded):
         maximum=MOST * 1000,
     )
     groups: str | None = dealt_groups(
-        "Group of each record, such as the author of each text: all records of a group are left out together. A key of "
-        "the texts, a .npy, a .csv, or a column of the table, which is then no input.",
+        "Group of each record, such as a patient: all records of a group are left out together. A .npy, a .csv, or a "
+        "column of the table, which is then no input.",
     )
-    bins: int | None = option(
-        "Bins into which outputs are rounded before they are compared; 0: none. [default: 100; none for texts]",
-        minimum=0,
-        maximum=MOST,
+    bins: int = option(
+        "Bins into which outputs are rounded before they are compared; 0: none.", default=100, minimum=0, maximum=MOST
     )
     measurements: int = option(
         "Repeat the measurement with this many seeds, and take the mean.", default=1, minimum=1, maximum=MOST
@@ -74,9 +71,6 @@ class PDTPOptions:
 
 def _check(options: PDTPOptions) -> None:
     audit = options.audit
-    check_texts(options.data.data, options.model.model, options.recipe)
-    if is_texts(options.data.data or ""):
-        refuse_options({"--reduce": audit.reduce}, "is for records of a table, and these are texts")
     if audit.reduce:
         values = {"--groups": audit.groups, "--measured-records": audit.measured_records}
         refuse_options(values, "--reduce removes records one by one, and measures all that remain")
@@ -101,13 +95,10 @@ PDTP = Command(
 
     `jaxaudit pdtp --data adult --sample 1000 --model nb`
 
-    `jaxaudit pdtp --csv people.csv --label income --model sklearn.ensemble:RandomForestClassifier --recipe
+    `jaxaudit pdtp --data people.csv --label income --model sklearn.ensemble:RandomForestClassifier --recipe
     max_depth=6 --json`
 
     `jaxaudit pdtp --data adult --model nb --reduce 10`
-
-    `jaxaudit pdtp --query texts.jsonl --groups author --model gpt-2-64 --recipe tokens=words --recipe optimizer=adamw
-    --recipe learning-rate=0.003 --epochs 15` (a language model, without each author in turn)
     """,
     checks=(_check,),
     first=("data", "label", "model"),

@@ -6,26 +6,17 @@ import jax
 import msgspec
 import numpy as np
 
-from jaxaudit.audits.left_out import measured_models_per_batch, models_trained
+from jaxaudit.audits.left_out import models_trained
 from jaxaudit.audits.pdtp.audit import PDTPAudit, check_steps, measure_pdtp, reduce_pdtp
-from jaxaudit.cli.classifiers import (
-    DEFAULT_DATA,
-    drawn,
-    make_classifier,
-    network_of_texts,
-    read_training_set,
-    summarise_table,
-    table_data,
-)
+from jaxaudit.cli.classifiers import DEFAULT_DATA, drawn, make_classifier, read_table_options, table_data
 from jaxaudit.cli.pdtp import PDTPOptions
-from jaxaudit.cli.read_sets import read_groups, with_dealt_groups
+from jaxaudit.cli.read_sets import with_dealt_groups
 from jaxaudit.cli.show import Job, Outcome
-from jaxaudit.data import Examples, Table
 from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import groups_file, hash_of_groups, number_sets
+from jaxaudit.data.groups import groups_file, hash_of_groups, load_groups, number_sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import LeavesOneOut
-from jaxaudit.metrics.pdtp import BINS, SOURCE
+from jaxaudit.metrics.pdtp import SOURCE
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.saved import record_files
@@ -33,27 +24,26 @@ from jaxaudit.runs.saved import record_files
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work for these options."""
-    options = _with_groups_of_file(options)
-    audit_flags = options.audit
-    data = options.data
+    # Steps of a reduction go by single records, whatever groups a deal wrote into the file.
+    options = options if options.audit.reduce else with_dealt_groups(options, options.data.data or "")
+    audit_flags, data, bins = options.audit, options.data, options.audit.bins
     if audit_flags.groups is not None and groups_file(audit_flags.groups) is None and data.is_file:
         data = replace(data, drop=(*data.drop, audit_flags.groups))
-    whole = read_training_set(data, network_of_texts(options.model))
-    texts = isinstance(whole, Examples)
-    bins = audit_flags.bins if audit_flags.bins is not None else 0 if texts else BINS
-    options = replace(options, audit=replace(audit_flags, bins=bins))
-    summarise_table(whole, columns=data.is_file)
+    whole = read_table_options(data)
     generator = np.random.default_rng(audit_flags.seed)
     chosen = drawn(generator, len(whole), options.data.sample, "--sample", whole.name)
     table = whole if chosen is None else whole.take(chosen)
     if audit_flags.reduce:
         check_steps(audit_flags.reduce, len(table))
     records = drawn(generator, len(table), audit_flags.measured_records, "--measured-records", table.name)
-    examples, learner = make_classifier(options.model, options.recipe, table)
+    options, examples, learner = make_classifier(options, table)
     key = jax.random.key(audit_flags.seed)
     count = len(table) if records is None else len(records)
-    groups = None if audit_flags.groups is None else _groups(options, whole, chosen)
-    examples = replace(examples, groups=groups)
+    groups = None
+    if audit_flags.groups is not None:
+        groups = load_groups(audit_flags.groups, data.data or DEFAULT_DATA, len(whole), "training set")
+        groups = groups if chosen is None else groups[chosen]
+        examples = replace(examples, groups=groups)
     closed_form = groups is None and isinstance(learner, LeavesOneOut)
     # Records are identified by their index in the given table.
     indices = np.arange(len(whole)) if chosen is None else chosen
@@ -101,18 +91,4 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         models=models,
         line=f"{count:,} records, {options.model.model}, on {jax.default_backend()}",
         label="measuring",
-        record_shape=examples.inputs.shape[1:],
-        classes=len(table.class_names),
-        measure=None if closed_form else lambda: measured_models_per_batch(key, examples, learner, left_out),
     )
-
-
-def _with_groups_of_file(options: PDTPOptions) -> PDTPOptions:
-    """The options with the groups that a deal wrote into the file; as they are if they go by single records."""
-    return options if options.audit.reduce else with_dealt_groups(options, options.data.data or "")
-
-
-def _groups(options: PDTPOptions, whole: Table | Examples, chosen: np.ndarray | None) -> np.ndarray:
-    data, groups = options.data, options.audit.groups or ""
-    values = read_groups(groups, data.data or DEFAULT_DATA, len(whole), "training set")
-    return values if chosen is None else values[chosen]

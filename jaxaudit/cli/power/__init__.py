@@ -48,8 +48,6 @@ class SizeFlags:
     members_size: int | None = option(
         "Number of known members: records that a target is known to have used, which `ks --deal` takes; without "
         "them no target is called `forgotten`. [default: as many as the query set has]",
-        "--members-size",
-        "--members",
         minimum=50,
         maximum=MOST * 1000,
     )
@@ -108,7 +106,7 @@ class PowerOptions:
     """All options of the command."""
 
     sizes: SizeFlags = group(DATA, SizeFlags())
-    data: PowerData = group(DATA, PowerData(), of=ModelSource.TRAINING)
+    data: PowerData = group(DATA, PowerData(images=None), of=ModelSource.TRAINING)
     model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
     recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~ModelSource.SCORES)
     audit: PowerFlags = group(AUDIT, PowerFlags())

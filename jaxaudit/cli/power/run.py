@@ -19,15 +19,15 @@ from jaxaudit.audits.power.audit import (
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
-from jaxaudit.cli.networks import make_shadow_learner, with_defaults
-from jaxaudit.cli.options import with_usual, with_values
-from jaxaudit.cli.pace import (
+from jaxaudit.cli.networks import (
     PlannedSize,
-    PlannedTraining,
     lines_of_effort,
+    make_shadow_learner,
     numbers_of_effort,
-    pace_of,
+    time_of,
+    with_defaults,
 )
+from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
@@ -53,18 +53,16 @@ from jaxaudit.report.record import Provenance
 from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_scores
 
 
-def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
-    """The work for these options with training; for a dry run, only the plan."""
+def train(options: PowerOptions) -> Job[PowerAudit]:
+    """The work for these options with training."""
     given_options = options
     options, whole = _read(options)
     key = jax.random.key(options.audit.seed)
     sets, plan = take_records(whole, options.data.sample, key), None
     full_work = _work(options, whole)
-    in_full, trial = options.audit.effort == "full", options.recipe.dry_run
-    if not in_full or trial or options.recipe.models_per_batch is None:
+    in_full = options.audit.effort == "full"
+    if not in_full or options.recipe.models_per_batch is None:
         options, summary = plan_power(given_options, options, sets)
-        if trial:
-            return summary
         plan = None if in_full else summary
         for line in () if plan is None else plan.lines:
             say(line)
@@ -94,8 +92,6 @@ def train(options: PowerOptions) -> Job[PowerAudit] | Summary:
         outcome=_outcome,
         models=lambda _: work.models,
         line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.duration}",
-        record_shape=sets.query.inputs.shape[1:],
-        classes=len(sets.query.class_names),
         extra={"plan": None if plan is None else dict(plan.numbers)},
         # A plan is repeated as it was made: what it leaves out is said again.
         repeats=given_options,
@@ -190,14 +186,10 @@ def plan_power(given_options: PowerOptions, options: PowerOptions, sets: Case) -
     fewer = {"sample": max(work[:2])} if work[:2] != full[:2] else {}
     planned = with_values(options, epochs=work.epochs, models=work.models, models_per_batch=number, **fewer)
     reached, in_full = PlannedSize(power_operations(work, cost), reduced(full, work)), power_operations(full, cost)
-    training = PlannedTraining(learner, sets.query, cost, number)
-    pace = pace_of(options.recipe, training, reached.operations)
     lines = [
         f"Plan: {work.models} models, {work.query:,} query records, {work.calibration:,} calibration records, "
         f"{work.epochs} epochs",
-        f"  time: {pace.words(reached.operations)}",
-        *lines_of_effort(reached, in_full, pace),
+        f"  time: {time_of(reached.operations, cost)}",
+        *lines_of_effort(reached, in_full, cost),
     ]
-    recorded_pace = pace if options.recipe.dry_run else training.usual_pace
-    numbers = {**numbers_of_effort(effort, reached, in_full, recorded_pace), "models": work.models}
-    return planned, Summary(tuple(lines), numbers)
+    return planned, Summary(tuple(lines), {**numbers_of_effort(effort, reached, in_full, cost), "models": work.models})

@@ -118,11 +118,7 @@ def _parts(options: LMOptions, folder: Path) -> tuple[Path, Path | None]:
 
 
 def _refuse_folders(options: LMOptions, folders: Mapping[str, Sequence[Path]]) -> None:
-    """Refuses folders that are no models, before the texts are read, which takes longer.
-
-    Raises:
-        InputError: as `model_entries`; or a folder is an adapter, and nothing names the model that it is of.
-    """
+    """Refuses folders that are no models, or adapters of no named model, before texts are read, which takes longer."""
     from jaxaudit.models.pretrained import ADAPTER, model_entries
 
     for role, role_folders in folders.items():
@@ -156,11 +152,7 @@ def _warn_of_bases(folder: Path, models: Iterable["LanguageModel"]) -> None:
 
 
 def _sides(options: LMOptions) -> list[DealtSide | None]:
-    """The sides of a deal that the files are.
-
-    Raises:
-        InputError: a file is another side than its name says, or they are of several deals.
-    """
+    """The sides of a deal that the files are."""
     sides = [dealt_side(expanded(path)) for path in options.texts]
     for path, side in zip(options.texts, sides, strict=True):
         name = path.name.partition(".")[0]
@@ -178,11 +170,8 @@ def _sides(options: LMOptions) -> list[DealtSide | None]:
 
 
 def _all_dealt(sides: Sequence[DealtSide | None]) -> bool:
-    """Whether every file is a side of a random deal; says what follows if not.
-
-    Where sets are of different sources, words that only one of them has would make it look easier or harder than it is
-    for a model, and so used.
-    """
+    """Whether every file is a side of a random deal; says what follows if not."""
+    # Words that only one of several sources has would make its set look easier or harder than it is, and so used.
     all_dealt = None not in sides
     if not all_dealt:
         say("no covariates of words: no deal.json beside the files says that their sets were dealt at random")

@@ -1,7 +1,6 @@
 """`jaxaudit shadows`: its commands, and their options. Imports nothing heavy, so that `--help` is instant."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +8,6 @@ from jaxaudit.cli.groups import (
     DATA,
     MODEL,
     MOST,
-    TRAINED,
     TRAINING,
     DealtFlags,
     EstimatorParameters,
@@ -20,8 +18,7 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
-from jaxaudit.cli.own_code import ESTIMATOR, NETWORKS, OF_TEXTS, OWN, is_of_sklearn, own_code, parse_judged
-from jaxaudit.cli.parsers import parse_images
+from jaxaudit.cli.own_code import ESTIMATOR, NETWORKS, OF_TEXTS, OWN, is_of_sklearn, parse_judged
 from jaxaudit.errors import InputError
 
 BANK = "Bank"
@@ -41,22 +38,6 @@ OUTPUTS: dict[str, tuple[Literal["logits", "probabilities", "log_likelihood", "s
 class BankData(DealtFlags, SetsFlags):
     """Options of the sets whose records shadow models are trained on."""
 
-    query: str | None = option(
-        "The query set (the data in question): NAME[@SPLIT] or a path.",
-        names="data",
-    )
-    calibration: str | None = option(
-        "The calibration set: data of the same domain without any query record. Each model is trained on two thirds of "
-        "it, with --coins on about half.",
-        names="data",
-    )
-    images: str | None = option(
-        "Resize images to HEIGHTxWIDTH and make them gray, before records are compared; none keeps their size, and "
-        ",color their colors.",
-        default="none",
-        metavar="SIZE[,color]",
-        check=parse_images,
-    )
     drop_overlap: bool = option(
         "Use no record that occurs twice; its columns stay, and no model is trained on it.", default=False
     )
@@ -130,7 +111,7 @@ class PlanOptions(BankOptions):
 
 @dataclass(frozen=True)
 class BankNetwork(EstimatorParameters, ShadowNetwork):
-    """Options of the network of a bank's models, of their estimator, or of their learner."""
+    """Options of the network of a bank's models, or of their estimator."""
 
     model: str | None = option(
         f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
@@ -139,13 +120,6 @@ class BankNetwork(EstimatorParameters, ShadowNetwork):
         check=parse_judged,
         names="code",
         of=ModelSource.TRAINING | ModelSource.ESTIMATOR,
-    )
-    learner: str | None = option(
-        "Your own learner in place of a network and its training: a value with fit(key, inputs, labels, weights) and "
-        "log_probs(params, inputs) as pure JAX functions, as package.module:learner or file.py:learner.",
-        check=partial(own_code, "--learner"),
-        names="code",
-        of=TRAINED,
     )
 
 
@@ -159,11 +133,9 @@ class TrainOptions(BankOptions):
 
     @property
     def source(self) -> ModelSource:
-        """The origin of the models: networks of the options, an estimator of scikit-learn, or your own learner. Whether
-        your own code is a network or an estimator is known when it is loaded.
+        """The origin of the models: networks of the options, or an estimator of scikit-learn. Whether your own code is
+        a network or an estimator is known when it is loaded.
         """
-        if self.model.learner is not None:
-            return ModelSource.LEARNER
         return ModelSource.ESTIMATOR if is_of_sklearn(self.model.model) else ModelSource.TRAINING
 
 
@@ -267,11 +239,9 @@ TRAIN = Command(
 
     `jaxaudit shadows train --deal deal --calibration c.npz --model mlp --epochs 40 --out bank`
 
-    `jaxaudit shadows train --deal deal --model net.py:Net --models 128 --dry-run --out bank`
+    `jaxaudit shadows train --deal deal --model net.py:Net --models 128 --out bank`
 
     `jaxaudit shadows train --deal deal --recipe patience=5 --out bank`
-
-    `jaxaudit shadows train --deal deal --learner mine.py:learner --out bank`
 
     `jaxaudit shadows train --query q.csv --coins --model sklearn.ensemble:RandomForestClassifier --recipe
     n_estimators=100 --out bank` (--recipe has the parameters of the estimator)

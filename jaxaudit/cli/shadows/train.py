@@ -10,14 +10,13 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
-from jaxaudit.cli.groups import MODEL, TRAINING, ShadowRecipe, named_sets
-from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner
+from jaxaudit.cli.groups import MODEL, TRAINING, named_sets
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner, time_of
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, refuse_without_effect, with_usual, with_values
 from jaxaudit.cli.own_code import OF_TEXTS, is_of_sklearn, parse_judged, source_hashes
-from jaxaudit.cli.pace import PlannedTraining, pace_of
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
-from jaxaudit.cli.recipe import load_estimator, load_learner, refuse_other_network
+from jaxaudit.cli.recipe import load_estimator, refuse_other_network
 from jaxaudit.cli.shadows import PlannedModels, TrainOptions
 from jaxaudit.cli.shadows.plan import (
     bank_description,
@@ -25,15 +24,15 @@ from jaxaudit.cli.shadows.plan import (
     deal_bank,
     lay,
     number_of_models,
+    read_bank_sets,
     refuse_other,
 )
-from jaxaudit.cli.shadows.sets import BankSets, read_bank_sets
 from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
+from jaxaudit.ensemble import Execution, StepCost, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import whole_fits_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EarlyStopping, EstimatorLearner, Learner, SteppedLearner
@@ -43,11 +42,8 @@ COMMAND = "shadows train"
 PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn")
 
 
-def prepare(options: TrainOptions) -> Job[Bank] | Summary:
-    """Draws the training sets, or those of further models, and returns the work: to train all missing models.
-
-    For a dry run, returns an estimate of the work.
-    """
+def prepare(options: TrainOptions) -> Job[Bank]:
+    """Draws the training sets, or those of further models, and returns the work: to train all missing models."""
     options = with_groups_of_sets(options, named_sets(options.data))
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data, options.model)
@@ -56,17 +52,16 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     estimator = _estimator(options, query)
     source = ModelSource.ESTIMATOR if estimator else options.source
     options = options if estimator else _filled(options, query)
-    tell_of_large_numbers(options.model.model if options.source is ModelSource.TRAINING else None, sets.parts)
-    learner = estimator or _learner(options, query, len(sets.labels))
+    tell_of_large_numbers(None if estimator else options.model.model, sets.parts)
+    learner = estimator or make_shadow_learner(options.model, options.recipe, query, len(sets.labels))
     out = options.bank or Path()
     earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
-    training = None
+    cost = None
     number = _models_per_batch(options.recipe.models_per_batch, earlier, done)
     if isinstance(learner, SteppedLearner):
         cost = count_step(learner, query.inputs, query.labels)
         number = number or usual_models_per_batch(learner, cost)
-        training = PlannedTraining(learner, query, cost, number)
     number = number or whole_fits_per_batch(learner)
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
@@ -94,10 +89,7 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
     refuse_other(out, earlier, description)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
-    plan = Summary(_estimate(options.recipe, sets, description, members, training))
-    if options.recipe.dry_run:
-        return plan
-    for line in plan.lines:
+    for line in _estimate(description, members, learner, cost):
         say(line)
 
     def train(execution: Execution) -> Bank:
@@ -115,8 +107,6 @@ def prepare(options: TrainOptions) -> Job[Bank] | Summary:
         ),
         models=lambda _: len(missing),
         kept=lambda: f"{len(finished_in(out, description.models))} of {description.models} models are trained",
-        record_shape=query.inputs.shape[1:],
-        classes=len(query.class_names),
     )
 
 
@@ -152,8 +142,6 @@ def _and(earlier_versions: str, current_versions: str) -> str:
 
 
 def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
-    if options.source is ModelSource.LEARNER:
-        return options
     if not are_texts(query):
         usual = {"model": "liu-cnn" if is_image(query) else "mlp", "hidden": HIDDEN}
     else:
@@ -164,7 +152,7 @@ def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
 def _estimator(options: TrainOptions, query: Examples) -> EstimatorLearner | None:
     """The learner of the estimator that the options name; None if they name none."""
     name = options.model.model
-    if options.model.learner is not None or name is None or parse_judged(name) is None:
+    if name is None or parse_judged(name) is None:
         return None
     if are_texts(query):
         if is_of_sklearn(name):
@@ -174,13 +162,6 @@ def _estimator(options: TrainOptions, query: Examples) -> EstimatorLearner | Non
     if learner is not None:
         refuse_without_effect(options, ModelSource.ESTIMATOR)
     return learner
-
-
-def _learner(options: TrainOptions, query: Examples, records: int) -> Learner:
-    own_learner = options.model.learner
-    if own_learner is not None:
-        return load_learner(own_learner, query.inputs.shape[1:], len(query.class_names), query.inputs.dtype)
-    return make_shadow_learner(options.model, options.recipe, query, records)
 
 
 def _in_words(options: TrainOptions, source: ModelSource) -> str:
@@ -204,24 +185,20 @@ def _in_words(options: TrainOptions, source: ModelSource) -> str:
 
 
 def _estimate(
-    recipe: ShadowRecipe,
-    sets: BankSets,
     description: Description,
     members: Int[np.ndarray, " missing"],
-    training: PlannedTraining | None,
+    learner: Learner,
+    cost: StepCost | None,
 ) -> tuple[str, ...]:
     models = len(members)
     outputs = 4 * description.records * description.classes
     steps, time = "", "as long as its learner takes"
-    if training is not None and models:
-        learner, cost = training.learner, training.cost
+    if cost is not None and isinstance(learner, SteppedLearner) and models:
         counts = learner.epochs * -(-members // learner.batch_size)
         operations = counts.sum() * cost.step + models * description.records * cost.record
         most = "at most " if isinstance(learner, EarlyStopping) else ""
-        steps, time = (
-            f": {most}{counts.mean():,.0f} steps of {learner.batch_size} records",
-            f"{most}{pace_of(recipe, training, operations).words(operations)}",
-        )
+        steps = f": {most}{counts.mean():,.0f} steps of {learner.batch_size} records"
+        time = f"{most}{time_of(operations, cost)}"
     done = description.models - models
     have = f", {done} of them trained" if done else ""
     training_text = f" on {members.mean():,.0f} records each{steps}" if models else ""

@@ -22,7 +22,7 @@ from jaxaudit.cli.groups import (
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option, outputs_option, recipe_option, training_option
 from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, parse_field, parse_model
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_outputs, parse_tokens, share_check
+from jaxaudit.cli.parsers import is_texts, parse_names, parse_outputs, parse_tokens, share_check
 from jaxaudit.errors import InputError
 
 USUAL = ("retraining", "amnesiac", "fisher")
@@ -81,9 +81,6 @@ class UnlearnNetwork(Network):
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
         "[default: bytes]",
         check=parse_tokens,
-    )
-    hidden: str | None = recipe_option(
-        "Sizes of mlp's hidden layers. [default: 512,256,128; 128,64 without --data]", check=parse_hidden
     )
 
 
@@ -193,7 +190,7 @@ def _check_given(options: UnlearnOptions) -> None:
 UNLEARN = Command(
     "unlearn",
     UnlearnOptions,
-    {ModelSource.TRAINING: "unlearn.run:prepare", ModelSource.OUTPUTS: "unlearn.run:prepare_given"},
+    {ModelSource.OUTPUTS: "unlearn.run:prepare_given"},
     doc="""Did unlearning work? (Becker & Liebig 2022)
 
     Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks

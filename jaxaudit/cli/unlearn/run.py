@@ -41,7 +41,7 @@ from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import vocabulary_of
 from jaxaudit.data.weights import safetensors_bytes
-from jaxaudit.ensemble import Execution, measure_models_per_batch
+from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.over_models import least_p_value
@@ -85,6 +85,9 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     classes = vocabulary_of(train) or len(train.class_names)
     learner = make_learner(factory, recipe, train.inputs.shape[1:], classes, len(train), of_texts)
     methods = make_methods(method_fields, recipe.batch_size, learner.net)
+    options = with_usual(
+        options, models_per_batch=usual_models_per_batch(learner, count_step(learner, train.inputs, train.labels))
+    )
     _tell_of_few(seeds, of_texts)
     key = jax.random.key(audit_flags.seed)
 
@@ -114,10 +117,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
                 files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, audit, name, seed)
         return Outcome(recorded("unlearn", audit.result, audit.sources, provenance), {}, files)
 
-    def measured() -> int:
-        keys, rows = jax.random.split(key, seeds), np.tile(~parts.forget, (seeds, 1))
-        return measure_models_per_batch(keys, rows, train.inputs, train.labels, learner).models_per_batch
-
     attacks = f" and {seeds} attack networks" if audit_flags.nonmembers != 0 and not of_texts else ""
     return Job(
         options=options,
@@ -133,9 +132,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         models=lambda _: 2 * seeds,
         line=f"unlearning {parts.forgotten} among {len(train):,}{attacks}, {network} on {jax.default_backend()}",
         label="unlearning",
-        record_shape=train.inputs.shape[1:],
-        classes=len(train.class_names),
-        measure=measured,
     )
 
 

@@ -18,7 +18,7 @@ from support.tiny_learners import Convolved, learner
 from jaxaudit.attacks import learned
 from jaxaudit.audits import left_out
 from jaxaudit.ensemble import chunk, program, train
-from jaxaudit.kernels import bootstrap_ks, ks_distance, squared_grad_norms
+from jaxaudit.kernels import bootstrap_ks_paired, ks_distance, squared_grad_norms
 from jaxaudit.kernels.gradient_norms import directions
 from jaxaudit.learners import network
 from jaxaudit.models import LiuCNN, MedicalCNN, ViT
@@ -82,8 +82,8 @@ def a_learned_attack() -> tuple[Callable[..., Any], tuple[Any, ...]]:
 PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
     "ks": lambda: (ks_distance, (words(50), words(40))),
     "bootstrap": lambda: (
-        lambda *each: bootstrap_ks(KEYS[0], *each, replicates=9, paired=False),
-        (words(50), words(40)),
+        lambda *each: bootstrap_ks_paired(KEYS[0], *each, replicates=9),
+        (words(50), words(2, 50)),
     ),
     "initial weights": lambda: (partial(INIT, trained(LiuCNN, 28, 28, 1)), (KEYS,)),
     "block of a perceptron": lambda: a_block(learner(), (4,)),

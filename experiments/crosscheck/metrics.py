@@ -30,7 +30,7 @@ from jaxaudit.attacks import attack_examples, attack_network, fit_untargeted, un
 from jaxaudit.kernels.ranking import auc, power, rank, running_counts
 from jaxaudit.metrics import log_odds, u_lira
 from jaxaudit.metrics.forgetting_quality import Answers, challenge_score, epsilons
-from jaxaudit.metrics.pdtp import dtp
+from jaxaudit.metrics.pdtp import pdtp as pdtp_of
 
 # PDTP in 100 bins against IBM's Adversarial Robustness Toolbox. Its PDTP of a record is the largest ratio of
 # probabilities over *all* records given, in both directions; that is our `dtp` over these inputs, whose logarithm it
@@ -80,12 +80,12 @@ def pdtp(full: bool = True) -> list[Check]:
             for record in records:
                 others = np.arange(len(labels)) != record
                 without = refit_outputs(model, inputs[others], labels[others], inputs)
-                ours.append(dtp(whole, without).value)
+                ours.append(pdtp_of(whole, without).values.max())
                 shared.append(not (below_an_edge(whole) | below_an_edge(without)).any())
             difference = np.abs(np.array(ours) - np.log(by_toolbox(model, inputs, labels, records)))
             found.append(
                 Check(
-                    "metrics.pdtp.dtp",
+                    "metrics.pdtp",
                     "log of art.metrics.PDTP(num_iter=1)",
                     f"nats, {type(model).__name__}, {sum(shared)} of {len(records)} records of {name} (others have a "
                     f"probability just below an edge), each over {len(labels)} inputs",

@@ -52,11 +52,8 @@ from .members import members_test as members_test
 from .over_models import Estimate as Estimate
 from .over_models import Place as Place
 from .over_models import place as place
-from .pdtp import DTP as DTP
 from .pdtp import PDTP as PDTP
 from .pdtp import SeedFloor as SeedFloor
-from .pdtp import dtp as dtp
-from .pdtp import every_input as every_input
 from .pdtp import pdtp as pdtp
 from .pdtp import seed_floor as seed_floor
 from .permutation import Permuted as Permuted

@@ -1,4 +1,4 @@
-"""Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules.
+"""Networks of the papers and other common networks, and the conversion of Flax and PyTorch modules.
 
 A module, a folder or a file that cannot be used is an `InputError`; `Raises` says only what is particular.
 """

@@ -25,7 +25,6 @@ from jaxaudit.cli.parsers import (
     parse_hidden,
     parse_images,
     parse_lora,
-    parse_patience,
     parse_template,
     parse_tokens,
     parse_workers,
@@ -321,13 +320,6 @@ class ShadowRecipe(RecipeFlags):
     """How the shadow models are trained."""
 
     epochs: int | None = training_option("Training epochs. [default: 15]", minimum=1, maximum=MOST)
-    patience: str | None = recipe_option(
-        "Stop early: keep the epoch with the least loss on records of a model's own that are held back, and stop after "
-        "this many epochs without a better one. SHARE of its training records is held back [default: 0.1]; they count "
-        "as used.",
-        metavar="EPOCHS[:SHARE]",
-        check=parse_patience,
-    )
     dry_run: bool = option(
         "Print what is planned and how long it takes, by a few steps that are timed, and stop.",
         default=False,
@@ -338,7 +330,7 @@ class ShadowRecipe(RecipeFlags):
     @property
     def duration(self) -> str:
         """How long a model is trained, in words."""
-        return f"{'' if self.patience is None else 'at most '}{self.epochs} epochs each"
+        return f"{self.epochs} epochs each"
 
 
 def effort_of_plan(reduced: str) -> Any:

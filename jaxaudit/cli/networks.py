@@ -5,14 +5,13 @@ from dataclasses import replace
 from jaxaudit.cli.groups import Network, ShadowRecipe, named_sets
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
-from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden, parse_patience
+from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner, refuse_other_network
 from jaxaudit.data import Examples
 from jaxaudit.data.sequences import are_texts, vocabulary_of
 from jaxaudit.errors import InputError
-from jaxaudit.learners import SteppedLearner, stop_early
-from jaxaudit.learners.stepped import VALIDATION
+from jaxaudit.learners import SteppedLearner
 
 HIDDEN, EPOCHS, IMAGES = "512,256,128", 15, "28x28"
 DEMO_SETS = ("digits", "printed-digits")
@@ -62,7 +61,4 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
     learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, texts)
     if not learner.net.seeded:
         say(UNSEEDED)
-    if recipe.patience is None:
-        return learner
-    patience, share = parse_patience(recipe.patience)
-    return stop_early(learner, patience, VALIDATION if share is None else share)
+    return learner

@@ -118,7 +118,7 @@ def drop_unused(folder: Path) -> None:
 
 DECIDING = (
     *("command", "model", "hidden", "batch_size", "optimizer", "classes", "models_per_batch", "record"),
-    *("momentum", "dropout", "augment", "precision", "patience"),
+    *("momentum", "dropout", "augment", "precision"),
     *("tokens", "source", "lora"),
 )
 """The facts that affect the speed, or the memory that a model takes; those that were not given are left out."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.convolutions import Convolution
@@ -178,32 +178,6 @@ class FormedLearner(SteppedLearner, Protocol):
 
     def at_once(self) -> "FormedLearner":
         """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
-        ...
-
-
-@runtime_checkable
-class ValidatedLearner(SteppedLearner, Protocol):
-    """A learner that holds back a share (`validation`) of each model's records, and uses the loss on them after every
-    epoch.
-
-    The model's key and membership mask determine which records are held back. Minibatches are drawn from the other
-    members, always in the model's own order. After each epoch, training calls `state = judged(state, loss)` with the
-    mean of `losses` over the records held back (NaN if there are none). It may end once `finished(state)` is true.
-    """
-
-    @property
-    def validation(self) -> float: ...
-
-    def losses(self, state: TrainState, inputs: Inputs, labels: Labels) -> Float[Array, " n"]:
-        """The loss of each record, in evaluation."""
-        ...
-
-    def judged(self, state: TrainState, loss: Float[Array, ""]) -> TrainState:
-        """The training state after an epoch with this validation loss."""
-        ...
-
-    def finished(self, state: TrainState) -> Bool[Array, ""]:
-        """Whether later epochs cannot change the result of `finish` any more."""
         ...
 
 

@@ -269,8 +269,6 @@ TRAIN = Command(
 
     `jaxaudit shadows train --deal deal --model net.py:Net --models 128 --dry-run --out bank`
 
-    `jaxaudit shadows train --deal deal --recipe patience=5 --out bank`
-
     `jaxaudit shadows train --deal deal --learner mine.py:learner --out bank`
 
     `jaxaudit shadows train --query q.csv --coins --model sklearn.ensemble:RandomForestClassifier --recipe

@@ -36,7 +36,7 @@ from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import whole_fits_per_batch
 from jaxaudit.errors import InputError
-from jaxaudit.learners import EarlyStopping, EstimatorLearner, Learner, SteppedLearner
+from jaxaudit.learners import EstimatorLearner, Learner, SteppedLearner
 from jaxaudit.runs.unfinished import working_in
 
 COMMAND = "shadows train"
@@ -217,11 +217,8 @@ def _estimate(
         learner, cost = training.learner, training.cost
         counts = learner.epochs * -(-members // learner.batch_size)
         operations = counts.sum() * cost.step + models * description.records * cost.record
-        most = "at most " if isinstance(learner, EarlyStopping) else ""
-        steps, time = (
-            f": {most}{counts.mean():,.0f} steps of {learner.batch_size} records",
-            f"{most}{pace_of(recipe, training, operations).words(operations)}",
-        )
+        steps = f": {counts.mean():,.0f} steps of {learner.batch_size} records"
+        time = pace_of(recipe, training, operations).words(operations)
     done = description.models - models
     have = f", {done} of them trained" if done else ""
     training_text = f" on {members.mean():,.0f} records each{steps}" if models else ""

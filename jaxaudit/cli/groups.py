@@ -183,7 +183,7 @@ class RecipeFlags(Machines):
         "Share of hidden units that a built-in network drops. [default: 0]", minimum=0, maximum=0.999999
     )
     augment: tuple[str, ...] = recipe_option(
-        "Change images at random in every step: flip, crop, cutout, noise, or your own function(key, inputs) as "
+        "Change images at random in every step: flip, crop, or your own function(key, inputs) as "
         "package.module:function or file.py:function. Repeatable, applied in this order.",
         default=(),
         metavar="NAME",
@@ -273,7 +273,7 @@ class SetsFlags(Images):
     )
     images: str | None = option(
         "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors. [default: "
-        "28x28; none for medical-cnn]",
+        "28x28]",
         metavar="SIZE[,color]",
         check=parse_images,
         of=GIVEN,

@@ -37,10 +37,8 @@ def with_defaults(options: Options) -> Options:
     calibration = None if "calibration" in names else other_split(query)
     if calibration is not None:
         say(f"no --calibration given; using {calibration}")
-    # The medical network crops images of their original size.
-    images = "none" if options.model.model == "medical-cnn" else IMAGES
     model = OF_TEXTS if is_texts(query) else None
-    return with_usual(options, calibration=calibration, images=images, model=model, hidden=HIDDEN)
+    return with_usual(options, calibration=calibration, images=IMAGES, model=model, hidden=HIDDEN)
 
 
 def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> SteppedLearner:

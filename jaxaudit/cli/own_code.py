@@ -215,7 +215,7 @@ def _looked_into(folder: Path) -> Iterator[None]:
             sys.path.append(name)
 
 
-BUILT_IN = ("mlp", "liu-cnn", "medical-cnn")
+BUILT_IN = ("mlp", "liu-cnn")
 SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width"), "gpt": ("depth", "width")}
 """Networks whose names may include sizes, such as resnet-8-16, and the meaning of the sizes."""
 NAMES = (*BUILT_IN, "resnet-8-16", "wrn-16-2", "vit-4-64")
@@ -245,7 +245,7 @@ UNSEEDED = (
 )
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
-AUGMENTATIONS = ("flip", "crop", "cutout", "noise")
+AUGMENTATIONS = ("flip", "crop")
 OF_YOUR_OWN = {
     "--model": (NAMES, "your own module", "factory"),
     "--recipe optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),

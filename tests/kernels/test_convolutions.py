@@ -88,13 +88,6 @@ def test_a_dilated_or_grouped_convolution_has_no_patches():
     np.testing.assert_allclose(in_form(grouped, "ttt")(inputs, kernel), grouped(inputs, kernel))
 
 
-def test_bytes_of_patches_are_counted():
-    function, (inputs, kernel) = _convolution("stride, padded unevenly")
-    (convolution,) = convolutions_of(function, inputs[0], kernel[0])
-    height, width = function(inputs[0], kernel[0]).shape[1:3]
-    assert convolution.patch_bytes() == 2 * height * width * (3 * 2 * 3) * 4
-
-
 @pytest.mark.parametrize("norm", ["group", "batch"])
 def test_models_trained_in_another_form_differ_by_rounding(norm):
     random = np.random.default_rng(1)

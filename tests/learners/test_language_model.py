@@ -16,9 +16,8 @@ from support.sequences import SMALL, TEXTS, gpt, likelihoods, small_learner, tra
 import jaxaudit as ja
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import LanguageModelLearner, SteppedLearner
+from jaxaudit.learners import LanguageModelLearner, NetworkLearner, SteppedLearner
 from jaxaudit.learners.language_model import lengths, on_one_cpu, used_lengths
-from jaxaudit.learners.network import NetworkLearner
 from jaxaudit.learners.stepped import epoch_bits, init_key, own_batches
 from jaxaudit.models import GPT, MLP
 

@@ -22,5 +22,8 @@ from .likelihoods import precise_log_softmax as precise_log_softmax
 from .ranking import Ranking as Ranking
 from .ranking import area as area
 from .ranking import auc as auc
+from .ranking import cluster_counts as cluster_counts
+from .ranking import mid_ranks as mid_ranks
 from .ranking import power as power
 from .ranking import rank as rank
+from .ranking import running_counts as running_counts

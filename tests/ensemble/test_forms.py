@@ -24,11 +24,9 @@ from jaxaudit.ensemble import (
 )
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import convolutions_of, parsed_form
-from jaxaudit.learners import language_model, network
-from jaxaudit.learners.network import NetworkLearner
+from jaxaudit.learners import NetworkLearner, language_model, network
 from jaxaudit.membership import everyone
-from jaxaudit.models import GPT, MLP, LiuCNN
-from jaxaudit.models.bridge import ModuleFactory
+from jaxaudit.models import GPT, MLP, LiuCNN, ModuleFactory
 
 
 def _cnn():

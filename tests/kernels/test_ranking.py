@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.ranking import area, auc, cluster_counts, mid_ranks, power, rank, running_counts
+from jaxaudit.kernels import area, auc, cluster_counts, mid_ranks, power, rank, running_counts
 
 SCORES = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 3.0, np.inf]) | st.floats(-2, 2)
 

@@ -33,7 +33,8 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.metrics import attack as metrics
-from jaxaudit.metrics import attack_rates as rates
+from jaxaudit.metrics.attack_rates import SOURCE as OF_RATES
+from jaxaudit.metrics.attack_rates import attack_rates
 from jaxaudit.metrics.permutation import better_than_guessing
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import ShadowModels
@@ -118,7 +119,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         flat = attack_scores.ravel(), truth.ravel(), np.tile(np.arange(records), len(truth))
         per_record.append(metrics.per_target_accuracy(*flat, records))
         answers = metrics.attack_metrics(key, *flat, level=level)
-        whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(attack_scores, truth, level=level))
+        whole: dict[str, Any] = msgspec.structs.asdict(attack_rates(attack_scores, truth, level=level))
         # The two models of a split are not independent; targets are.
         whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
         outcomes.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
@@ -151,7 +152,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         truth=truth,
         records=models.targets,
         measurements=models.measurements,
-        sources=(*(attack.source for attack in attacks), metrics.SOURCE, rates.SOURCE),
+        sources=(*(attack.source for attack in attacks), metrics.SOURCE, OF_RATES),
         models_per_batch=models.models_per_batch,
         form=models.form,
     )

@@ -172,14 +172,6 @@ class FormedLearner(SteppedLearner, Protocol):
         """The same learner with its convolutions in this form; `InputError` if the form does not fit the network."""
         ...
 
-    def in_batches_of(self, records: int) -> "FormedLearner":
-        """The same learner with so many records a step."""
-        ...
-
-    def at_once(self) -> "FormedLearner":
-        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
-        ...
-
 
 def check_left_out(
     inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Int[np.ndarray, " k"], classes: int

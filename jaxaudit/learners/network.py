@@ -201,10 +201,8 @@ class NetworkLearner(TrainsBySteps):
             parsed_form(form, self.convolutions())
         return replace(self, form=form)
 
-    def in_batches_of(self, records: int) -> "NetworkLearner":
-        return replace(self, batch_size=records)
-
     def at_once(self) -> "NetworkLearner":
+        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
         return self
 
     def convolutions(self) -> list[Convolution]:

@@ -10,11 +10,12 @@ alike, and `p_rule` tests that. Limits are those of a ratio of two paired means 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import mid_ranks
+from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.difficulty import residual, residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio, share_of_effect
 from jaxaudit.metrics.holdout import effect_of, mean_variance, scores_by_shadows, swapped
@@ -75,13 +76,13 @@ class DeletionAnswer(NamedTuple):
 
 
 def deletion_test(
-    key: Key[Array, ""],
-    after: Float[Array | np.ndarray, " n"],
-    before: Float[Array | np.ndarray, " n"],
+    key: OneKey,
+    after: AnyNumbers,
+    before: AnyNumbers,
     size: int,
-    predictors: Float[np.ndarray, "n kinds"] | None = None,
+    predictors: Kinds | None = None,
     *,
-    labels: Int[np.ndarray, " n"] | None = None,
+    labels: Integers | None = None,
     groups: Int[Array | np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
     level: float = LEVEL,
@@ -155,12 +156,12 @@ def deletion_test(
 
 
 def rule_test(
-    key: Key[Array, ""],
-    after: Float[np.ndarray, " n"],
-    before: Float[np.ndarray, " n"],
+    key: OneKey,
+    after: Numbers,
+    before: Numbers,
     size: int,
-    labels: Int[np.ndarray, " n"] | None = None,
-    groups: Int[np.ndarray, " n"] | None = None,
+    labels: Integers | None = None,
+    groups: Integers | None = None,
 ) -> float:
     """The p-value of "the answer after depends on the answer before and the class alone", whatever the rule, or noise.
 
@@ -180,9 +181,7 @@ def rule_test(
     return float(special.stdtr(strata[-1], products.sum() / error)) if error > 1e-9 and strata[-1] > 0 else 1.0
 
 
-def as_sharp_as(
-    odds: Float[np.ndarray, " n"], other_odds: Float[np.ndarray, " n"], size: int
-) -> Float[np.ndarray, " n"]:
+def as_sharp_as(odds: Numbers, other_odds: Numbers, size: int) -> Numbers:
     """Log-odds with the median and interquartile range of another model's on the holdout; without a range, as they are.
 
     >>> odds = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -197,7 +196,7 @@ def as_sharp_as(
     return (odds - middle) * ((other_high - other_low) / (high - low)) + other_middle
 
 
-def explained(odds: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n kinds"]) -> float:
+def explained(odds: Numbers, predictors: Kinds) -> float:
     """The share of the variance of ranks of log-odds that the records' difficulty explains (adjusted R squared)."""
     ranks = mid_ranks(odds)
     left = residual(ranks[:, None], predictors)[:, 0]
@@ -206,9 +205,7 @@ def explained(odds: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n ki
     return 1 - float((left**2).sum()) / free / total if free > 0 and total > 0 else 0.0
 
 
-def paired(
-    after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"], size: int, groups: Int[np.ndarray, " n"] | None
-) -> Paired:
+def paired(after: Numbers, before: Numbers, size: int, groups: Integers | None) -> Paired:
     """Both models' differences between query set and holdout, and the variance of their combinations."""
     is_query = np.arange(len(after)) < size
     # Of the holdout, which neither model used: the more of the query set is used, the more its scores differ.
@@ -251,7 +248,7 @@ class Change(StrictStruct, frozen=True):
 
 
 def before_after(
-    key: Key[Array, ""],
+    key: OneKey,
     before: Float[Array | np.ndarray, " n_plus_m"],
     after: Float[Array | np.ndarray, " n_plus_m"],
     size: int,

@@ -26,6 +26,7 @@ Pool = Float[np.ndarray, "n ..."]
 """All records of a pool, on the host; `PoolLabels` are their classes."""
 PoolLabels = Int[np.ndarray, " n"]
 Indices = Int[np.ndarray, " k"]
+ByClass = Float[np.ndarray, "k classes"]
 """Positions of some records in the pool."""
 Weights = Float[Array, " n"]
 """1 for the members of a training set; 0 for other records, and for padding."""
@@ -50,8 +51,8 @@ class Learner(Protocol):
 class LeftOut(NamedTuple):
     """Log-probabilities (nats) at each record, of a model trained on all records and of one without that record."""
 
-    with_record: Float[np.ndarray, "k classes"]
-    without_record: Float[np.ndarray, "k classes"]
+    with_record: ByClass
+    without_record: ByClass
 
 
 @runtime_checkable
@@ -82,9 +83,7 @@ class BoundsDTP(Learner, Protocol):
     names the proof.
     """
 
-    def dtp_bound(
-        self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
-    ) -> Float[np.ndarray, " k"] | None:
+    def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
         """An upper bound of the DTP of each left-out record, in nats; None if none is proven for these options.
 
         `all_labels` are those of the whole training set, `labels` those of the left-out records, `left` the outputs on
@@ -174,16 +173,12 @@ class FormedLearner(SteppedLearner, Protocol):
 
 
 def check_left_out(
-    inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Int[np.ndarray, " k"], classes: int
+    inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Indices, classes: int
 ) -> None:
     """Refuses inputs and labels that differ in number, and labels and indices of records that are out of range."""
     check_shapes((len(inputs),), labels=labels)
     check_ranges(f"[0, {classes})", labels=labels)
     check_ranges(f"[0, {len(inputs)})", records=records)
-
-
-def check_columns(inputs: Float[np.ndarray, "..."], columns: int) -> None:
-    check_shapes((len(inputs), columns), inputs=inputs)
 
 
 def check_finite(values: Float[np.ndarray, "n columns"], columns: Int[np.ndarray, " columns"]) -> None:

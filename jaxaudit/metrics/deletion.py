@@ -18,7 +18,7 @@ from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.difficulty import residual, residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio, share_of_effect
-from jaxaudit.metrics.holdout import effect_of, mean_variance, scores_by_shadows, swapped
+from jaxaudit.metrics.holdout import effect_of, sampling_variance, scores_by_shadows, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test, without_strata
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, without_fraction
 from jaxaudit.randomness import generator_of, stream
@@ -212,7 +212,7 @@ def paired(after: Numbers, before: Numbers, size: int, groups: Integers | None) 
     after, before = (scores / max(float(scores[~is_query].std()), 1e-12) for scores in (after, before))
 
     def variance(scores: np.ndarray) -> float:
-        return sum(mean_variance(scores, groups, side) / side.sum() for side in (is_query, ~is_query))
+        return sampling_variance(scores, is_query, groups)
 
     def difference(scores: np.ndarray) -> float:
         return float(scores[is_query].mean() - scores[~is_query].mean())

@@ -159,7 +159,7 @@ def learned_is_better(
     """
 
     def apart(scores: Scores) -> float:
-        variances = [_sampling_variance(*pair, groups) for pair in zip(scores, membership, strict=True)]
+        variances = [sampling_variance(*pair, groups) for pair in zip(scores, membership, strict=True)]
         return float(mean_differences(scores, membership).mean() / np.sqrt(max(np.mean(variances), 1e-300)))
 
     return apart(learned) > BETTER * max(apart(residuals), 0.0)
@@ -181,16 +181,9 @@ def effect_of(
     """The `Effect` of the holdout test; `scores` has a row for the target, then one for each shadow model."""
     return Effect(
         difference=test.difference,
-        variance=_sampling_variance(scores[0], np.arange(scores.shape[1]) < size, groups),
+        variance=sampling_variance(scores[0], np.arange(scores.shape[1]) < size, groups),
         full=mean_differences(scores[1:], membership),
-        noise=float(
-            np.mean(
-                [
-                    _sampling_variance(*scores_and_row, groups)
-                    for scores_and_row in zip(scores[1:], membership, strict=True)
-                ]
-            )
-        ),
+        noise=float(np.mean([sampling_variance(*pair, groups) for pair in zip(scores[1:], membership, strict=True)])),
         critical=test.critical,
     )
 
@@ -246,7 +239,7 @@ def mean_differences(scores: np.ndarray, membership: np.ndarray) -> PerModel:
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
 
 
-def _sampling_variance(scores: Numbers, side: Bool[np.ndarray, " n"], groups: Integers | None) -> float:
+def sampling_variance(scores: Numbers, side: Bool[np.ndarray, " n"], groups: Integers | None) -> float:
     """The variance of a difference of mean scores that is due to the choice of records or groups."""
     return sum(mean_variance(scores, groups, half) / int(half.sum()) for half in (side, ~side))
 

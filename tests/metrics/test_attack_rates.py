@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score, roc_auc_score, roc_curve
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import auc, power, rank, running_counts
+from jaxaudit.kernels import auc
 from jaxaudit.metrics import (
     attack_metrics,
     attack_rates,
@@ -243,18 +243,6 @@ def test_rates_are_scikit_learns(seed, attacks, shift):
     np.testing.assert_allclose(
         [getattr(answer, each).value for each in ("accuracy", "precision", "recall", "f1", "auc")], expected, rtol=1e-12
     )
-
-
-def test_the_power_at_low_false_positive_rates_is_that_of_the_best_threshold():
-    scores = np.round(SCORES, 1)
-    running = running_counts(rank(scores, TRUTH), np.ones((1, 600), np.int64))
-    others = np.sort(scores[~TRUTH])[::-1]
-    # 300 non-members: 30 false alarms, 1, and none are allowed, and ties are called alike.
-    assert others[30] == others[29]
-    for limit, allowed in ((0.1, 30), (1 / 300, 1), (0.001, 0)):
-        threshold = others[allowed]
-        expected = np.mean(scores[TRUTH] > threshold), np.mean(scores[~TRUTH] > threshold)
-        assert tuple(power(*running, limit)[:, 0]) == expected
 
 
 def test_the_interval_is_that_of_a_bootstrap_by_hand():

@@ -142,7 +142,7 @@ def unequal(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
 
 def test_a_sample_has_whole_groups_and_as_many_of_each_set(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[np.ndarray] = []
-    monkeypatch.setattr(exchangeability, "5_000", 60)
+    monkeypatch.setattr(exchangeability, "MOST_RECORDS", 60)
     monkeypatch.setattr(exchangeability, "features", lambda generator, inputs: seen.append(inputs) or inputs)
     for seed in range(20):
         inputs, labels, groups, size = unequal(seed)
@@ -159,7 +159,7 @@ def test_a_sample_has_whole_groups_and_as_many_of_each_set(monkeypatch: pytest.M
 
 @pytest.mark.outer
 def test_p_values_of_a_sample_of_groups_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchangeability, "5_000", 60)
+    monkeypatch.setattr(exchangeability, "MOST_RECORDS", 60)
     trials, found = 150, []
     for seed in range(trials):
         inputs, labels, groups, size = unequal(seed)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import stats
 
 from bench.harness import Bench, Claim, Timings, interleave, report
-from jaxaudit.kernels import bootstrap_ks, ks_distance
+from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
 
 BATCH, LARGE, USUAL, REPLICATES = 16, 1_000_000, 60_000, 1000
 
@@ -84,12 +84,11 @@ def batch(rounds: int = 10) -> Timings:
 def bootstrap(rounds: int = 7) -> Iterator[Timings]:
     key = jax.random.key(0)
     for name, first, second in inputs(USUAL):
-        pair = jnp.asarray(first), jnp.asarray(second)
+        pair = jnp.asarray(first), jnp.asarray(second)[None]
         yield interleave(
             f"{REPLICATES:,} replicates, {USUAL:,} {name}",
             {
-                "jaxaudit": lambda pair=pair: bootstrap_ks(key, *pair, REPLICATES, paired=False),
-                "jaxaudit paired": lambda pair=pair: bootstrap_ks(key, *pair, REPLICATES, paired=True),
+                "jaxaudit": lambda pair=pair: bootstrap_ks_paired(key, *pair, REPLICATES),
                 "one scipy": lambda a=first, b=second: by_scipy(a, b),
                 "one numpy": lambda a=first, b=second: by_numpy(a, b),
             },

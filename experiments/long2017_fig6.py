@@ -33,7 +33,7 @@ from jaxaudit.audits.pdtp.audit import reduce_pdtp
 from jaxaudit.audits.pdtp.result import Reduction
 from jaxaudit.data import Column, Examples, Table, category_counts, ordinal
 from jaxaudit.learners import NaiveBayes, naive_bayes
-from jaxaudit.metrics.pdtp import dtp, every_input
+from jaxaudit.metrics import pdtp
 
 PAPER = {"records": 1_600_000, "max_dtp": 3.09, "after_first_removal": 0.65, "after_second_removal": 3.0}
 AGES = {"a category a year": ("age",), "a Gaussian": ()}
@@ -84,7 +84,7 @@ def exact_dtp(
     for record in order:
         weights[record] = 0
         after = log_probs(fit(key, inputs, labels, weights), first_inputs)
-        values.append(dtp(np.asarray(before), np.asarray(after), bins=0).value)
+        values.append(float(pdtp(np.asarray(before), np.asarray(after), bins=0).values.max()))
         before = after
     return values
 
@@ -128,7 +128,8 @@ def curve(key: Key[Array, ""], age: str, bins: int, removals: int) -> dict[str, 
     }
     if all(counts) and not bins:
         order = [int(record) for record in reduction.removed]
-        found["dtp_of_removed"] = exact_dtp(key, examples, learner, order, every_input(counts))
+        every_input = np.indices(counts).reshape(len(counts), -1).T.astype(np.float32)
+        found["dtp_of_removed"] = exact_dtp(key, examples, learner, order, every_input)
     return found
 
 

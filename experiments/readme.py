@@ -65,7 +65,7 @@ ITEMS = {
             "Table 2",
             "rho for seven targets; query ACDC 3T, calibration ACDC 1.5T",
             "ACDC is given to those who register, and was not at hand; with its slices as arrays: "
-            "`jaxaudit ks --query acdc_3t.npz --calibration acdc_1.5t.npz --model medical-cnn`",
+            "`jaxaudit ks --query acdc_3t.npz --calibration acdc_1.5t.npz --images none --model net.py:Net`",
         ),
     ),
     "becker2022": (

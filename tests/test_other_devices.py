@@ -18,10 +18,10 @@ from support.tiny_learners import Convolved, learner
 from jaxaudit.attacks import learned
 from jaxaudit.audits import left_out
 from jaxaudit.ensemble import chunk, program, train
-from jaxaudit.kernels import bootstrap_ks, ks_distance, squared_grad_norms
+from jaxaudit.kernels import bootstrap_ks_paired, ks_distance, squared_grad_norms
 from jaxaudit.kernels.gradient_norms import directions
 from jaxaudit.learners import network
-from jaxaudit.models import LiuCNN, MedicalCNN, ViT
+from jaxaudit.models import LiuCNN, ViT
 
 KEYS = jax.random.split(jax.random.key(3), 3)
 INIT: Any = inspect.unwrap(program.init_chunk)
@@ -82,13 +82,12 @@ def a_learned_attack() -> tuple[Callable[..., Any], tuple[Any, ...]]:
 PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = {
     "ks": lambda: (ks_distance, (words(50), words(40))),
     "bootstrap": lambda: (
-        lambda *each: bootstrap_ks(KEYS[0], *each, replicates=9, paired=False),
-        (words(50), words(40)),
+        lambda *each: bootstrap_ks_paired(KEYS[0], *each, replicates=9),
+        (words(50), words(2, 50)),
     ),
     "initial weights": lambda: (partial(INIT, trained(LiuCNN, 28, 28, 1)), (KEYS,)),
     "block of a perceptron": lambda: a_block(learner(), (4,)),
     "block of Liu's network": lambda: a_block(trained(LiuCNN, 28, 28, 1), (28, 28, 1)),
-    "block of the medical network": lambda: a_block(trained(MedicalCNN, 32, 32, 1), (32, 32, 1)),
     "block of a transformer": lambda: a_block(trained(ViT, 16, 16, 1), (16, 16, 1)),
     "gradient": lambda: a_gradient(learner(Convolved, (5, 5, 1)), (5, 5, 1)),
     "outputs": lambda: (partial(train._log_probs, learner()), (models(learner()), words(7, 4))),

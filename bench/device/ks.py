@@ -12,7 +12,7 @@ from bench.device import counting, floors
 from bench.device.measuring import ABSENT, JAXAUDIT, Asked, Contender, Outcome, compare, in_turns, library
 from bench.harness import Spread
 from bench.ks import by_numpy, inputs
-from jaxaudit.kernels import bootstrap_ks, ks_distance
+from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
 
 SHARE = 0.4
 REPLICATES_AT_ONCE = 50
@@ -39,8 +39,8 @@ def piece(asked: Asked, outcome: Outcome) -> None:
 
     _, first, second = next(inputs(usual))
     key = jax.random.key(0)
-    bootstrap = partial(bootstrap_ks, key, replicates=replicates, paired=False)
-    builders = {JAXAUDIT: lambda: by_jaxaudit(bootstrap, jnp.asarray(first), jnp.asarray(second))}
+    bootstrap = partial(bootstrap_ks_paired, key, replicates=replicates)
+    builders = {JAXAUDIT: lambda: by_jaxaudit(bootstrap, jnp.asarray(first), jnp.asarray(second)[None])}
     builders |= {
         name: partial(build, first, second, replicates) for name, build in BOOTSTRAPS.items() if has(name, outcome)
     }

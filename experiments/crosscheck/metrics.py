@@ -26,11 +26,11 @@ from sklearn.neural_network import MLPClassifier
 
 from experiments.crosscheck import Check
 from experiments.crosscheck.record_attacks import functions_of
-from jaxaudit.attacks import attack_examples, attack_network, fit_untargeted, untargeted_scores
+from jaxaudit.attacks import AttackInputs, PooledShadows, Untargeted, attack_examples
 from jaxaudit.kernels.ranking import auc, power, rank, running_counts
 from jaxaudit.metrics import log_odds, u_lira
 from jaxaudit.metrics.forgetting_quality import Answers, challenge_score, epsilons
-from jaxaudit.metrics.pdtp import dtp
+from jaxaudit.metrics.pdtp import pdtp as pdtp_of
 
 # PDTP in 100 bins against IBM's Adversarial Robustness Toolbox. Its PDTP of a record is the largest ratio of
 # probabilities over *all* records given, in both directions; that is our `dtp` over these inputs, whose logarithm it
@@ -80,12 +80,12 @@ def pdtp(full: bool = True) -> list[Check]:
             for record in records:
                 others = np.arange(len(labels)) != record
                 without = refit_outputs(model, inputs[others], labels[others], inputs)
-                ours.append(dtp(whole, without).value)
+                ours.append(pdtp_of(whole, without).values.max())
                 shared.append(not (below_an_edge(whole) | below_an_edge(without)).any())
             difference = np.abs(np.array(ours) - np.log(by_toolbox(model, inputs, labels, records)))
             found.append(
                 Check(
-                    "metrics.pdtp.dtp",
+                    "metrics.pdtp.pdtp",
                     "log of art.metrics.PDTP(num_iter=1)",
                     f"nats, {type(model).__name__}, {sum(shared)} of {len(records)} records of {name} (others have a "
                     f"probability just below an edge), each over {len(labels)} inputs",
@@ -152,14 +152,13 @@ def untargeted_attack(full: bool = True) -> list[Check]:
     nothing, none = np.zeros((records, 0), np.float32), np.zeros((len(fresh_labels), 0), np.float32)
     shown, many = np.exp(log_probs.reshape(-1, CLASSES)), np.tile(labels, models)
     examples = attack_examples(nothing, labels, log_probs, bins=0)
-    learner = attack_network(2 * CLASSES, hidden=HIDDEN, epochs=epochs, batch_size=BATCH)
+    shadows, asked = PooledShadows(log_probs, member, nothing, labels), AttackInputs(fresh, none, fresh_labels, bins=0)
     here, there, difference = [], [], 0.0
     for seed in range(seeds):
         theirs = toolbox(shown, many, member.reshape(-1), epochs, seed)
         answers = theirs.infer(None, np.eye(CLASSES)[fresh_labels], pred=np.exp(fresh[0]), probabilities=True)
         there.append(auc(answers[:, -1].astype(np.float64), fresh_member[0]))
-        ours = fit_untargeted(jax.random.key(seed), learner, nothing, labels, log_probs, member, bins=0)
-        here.append(auc(untargeted_scores(ours, none, fresh_labels, fresh[0]), fresh_member[0]))
+        here.append(auc(Untargeted().scores(jax.random.key(seed), asked, shadows)[0], fresh_member[0]))
         # Theirs puts the probabilities first, ours the label.
         difference = max(difference, np.abs(seen(theirs, shown, many) - np.roll(examples, CLASSES, axis=1)).max())
     found = [
@@ -175,7 +174,7 @@ def untargeted_attack(full: bool = True) -> list[Check]:
     if full:
         found.append(
             Check(
-                "attacks.fit_untargeted",
+                "attacks.Untargeted",
                 "MembershipInferenceBlackBox",
                 f"AUC on {len(fresh_labels):,} fresh records, mean of {seeds} seeds",
                 float(abs(np.mean(here) - np.mean(there))),

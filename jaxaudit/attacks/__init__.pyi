@@ -8,13 +8,7 @@ from .attack import Frequency as Frequency
 from .attack import PairedShadows as PairedShadows
 from .attack import PooledShadows as PooledShadows
 from .attack import Untargeted as Untargeted
-from .attack import UntargetedAttack as UntargetedAttack
 from .attack import attack_examples as attack_examples
-from .attack import attack_network as attack_network
-from .attack import distance_scores as distance_scores
-from .attack import fit_untargeted as fit_untargeted
-from .attack import frequency_scores as frequency_scores
-from .attack import untargeted_scores as untargeted_scores
 from .learned import LearnedAttack as LearnedAttack
 from .learned import fit_learned as fit_learned
 from .learned import learned_probabilities as learned_probabilities

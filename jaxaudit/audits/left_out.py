@@ -10,8 +10,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
-from jaxaudit.errors import InputError
-from jaxaudit.learners import Learner, LeavesOneOut, LeftOut, ValidatedLearner
+from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.stepped import compiled
 from jaxaudit.membership import AllBut, everyone, leave_group_out
@@ -30,14 +29,8 @@ def leave_out(
 
     With `groups`, numbered from 0, A(T without t) lacks all records of t's group; one model of a group answers for all
     of its records, and every learner is refitted. A(T) is trained in the same compiled program as the other models,
-    because another program would round differently, and training amplifies rounding. A learner that holds back
-    validation records is refused.
+    because another program would round differently, and training amplifies rounding.
     """
-    if isinstance(learner, ValidatedLearner):
-        raise InputError(
-            "a learner that stops early holds back other records where one is left out, so its models would differ by "
-            "more than that record; train without early stopping."
-        )
     if groups is None and isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)

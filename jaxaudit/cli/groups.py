@@ -25,7 +25,6 @@ from jaxaudit.cli.parsers import (
     parse_hidden,
     parse_images,
     parse_lora,
-    parse_patience,
     parse_template,
     parse_tokens,
     parse_workers,
@@ -77,7 +76,7 @@ class Images(Columns):
 
     images: str | None = option(
         "Resize images to HEIGHTxWIDTH and make them gray; none keeps their size, and ,color their colors. [default of "
-        "ks and power: 28x28; none for medical-cnn]",
+        "ks and power: 28x28]",
         default="none",
         metavar="SIZE[,color]",
         check=parse_images,
@@ -182,7 +181,7 @@ class RecipeFlags(Machines):
         "Share of hidden units that a built-in network drops. [default: 0]", minimum=0, maximum=0.999999
     )
     augment: tuple[str, ...] = recipe_option(
-        "Change images at random in every step: flip, crop, cutout, noise, or your own function(key, inputs) as "
+        "Change images at random in every step: flip, crop, or your own function(key, inputs) as "
         "package.module:function or file.py:function. Repeatable, applied in this order.",
         default=(),
         metavar="NAME",
@@ -312,18 +311,10 @@ class ShadowNetwork(TextNetwork, Network):
 class ShadowRecipe(RecipeFlags):
     """How the shadow models are trained."""
 
-    patience: str | None = recipe_option(
-        "Stop early: keep the epoch with the least loss on records of a model's own that are held back, and stop after "
-        "this many epochs without a better one. SHARE of its training records is held back [default: 0.1]; they count "
-        "as used.",
-        metavar="EPOCHS[:SHARE]",
-        check=parse_patience,
-    )
-
     @property
     def duration(self) -> str:
         """How long a model is trained, in words."""
-        return f"{'' if self.patience is None else 'at most '}{self.epochs} epochs each"
+        return f"{self.epochs} epochs each"
 
 
 def effort_of_plan(reduced: str) -> Any:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jaxaudit.cli.groups import Network, ShadowRecipe, named_sets
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
-from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden, parse_patience
+from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner, refuse_other_network
 from jaxaudit.data import Examples
@@ -15,8 +15,7 @@ from jaxaudit.data.sequences import are_texts, vocabulary_of
 from jaxaudit.ensemble import StepCost
 from jaxaudit.ensemble.execution import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
 from jaxaudit.errors import InputError
-from jaxaudit.learners import SteppedLearner, stop_early
-from jaxaudit.learners.stepped import VALIDATION
+from jaxaudit.learners import SteppedLearner
 
 HIDDEN, EPOCHS, IMAGES = "512,256,128", 15, "28x28"
 DEMO_SETS = ("digits", "printed-digits")
@@ -42,10 +41,8 @@ def with_defaults(options: Options) -> Options:
     calibration = None if "calibration" in names else other_split(query)
     if calibration is not None:
         say(f"no --calibration given; using {calibration}")
-    # The medical network crops images of their original size.
-    images = "none" if options.model.model == "medical-cnn" else IMAGES
     model = OF_TEXTS if is_texts(query) else None
-    return with_usual(options, calibration=calibration, images=images, model=model, hidden=HIDDEN)
+    return with_usual(options, calibration=calibration, images=IMAGES, model=model, hidden=HIDDEN)
 
 
 def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, records: int) -> SteppedLearner:
@@ -66,10 +63,7 @@ def make_shadow_learner(model: Network, recipe: ShadowRecipe, query: Examples, r
     learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, texts)
     if not learner.net.seeded:
         say(UNSEEDED)
-    if recipe.patience is None:
-        return learner
-    patience, share = parse_patience(recipe.patience)
-    return stop_early(learner, patience, VALIDATION if share is None else share)
+    return learner
 
 
 FIXED_SECONDS = 10.0

@@ -118,18 +118,13 @@ def load_value(flag: str, text: str, code: OwnCode) -> Any:
     else:
         kind, source, folder = "file", code.file.name, code.file.resolve().parent
         where = f"is it in the folder of {source}"
-    # Keras chooses its backend on import; only a model that computes in JAX can be measured.
-    if flag == "--model":
-        os.environ.setdefault("KERAS_BACKEND", "jax")
     try:
         with _looked_into(folder), redirect_stdout(sys.stderr):
             module = _run(code.file, code.module) if code.file else importlib.import_module(code.module)
     except ModuleNotFoundError as error:
-        install = " pip install 'jaxaudit[keras]'." if error.name == "keras" else ""
-        if error.name == "torch":
-            from jaxaudit.models.torch_module import INSTALL
+        from jaxaudit.models.torch_module import INSTALL
 
-            install = f" {INSTALL}."
+        install = f" {INSTALL}." if error.name == "torch" else ""
         raise InputError(
             f"{flag} {text}: there is no module {error.name!r}; {where}, or installed?{install}"
         ) from error
@@ -210,7 +205,7 @@ def _looked_into(folder: Path) -> Iterator[None]:
             sys.path.append(name)
 
 
-BUILT_IN = ("mlp", "liu-cnn", "medical-cnn")
+BUILT_IN = ("mlp", "liu-cnn")
 SIZED = {"resnet": ("depth", "width"), "wrn": ("depth", "widen"), "vit": ("depth", "width"), "gpt": ("depth", "width")}
 """Networks whose names may include sizes, such as resnet-8-16, and the meaning of the sizes."""
 NAMES = (*BUILT_IN, "resnet-8-16", "wrn-16-2", "vit-4-64")
@@ -226,8 +221,8 @@ ESTIMATOR = (
 )
 """Text for the help of the commands that train estimators."""
 OWN = (
-    "your own module (Flax NNX or Linen, PyTorch; Keras for efficacy) as package.module:factory or file.py:factory, "
-    "called as factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
+    "your own module (Flax NNX or Linen, PyTorch) as package.module:factory or file.py:factory, called as "
+    " factory(input_shape, classes, rngs=...); factory(rngs), factory() and a class with num_classes work, too"
 )
 """Text for the help of every command with --model."""
 
@@ -240,7 +235,7 @@ UNSEEDED = (
 )
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
-AUGMENTATIONS = ("flip", "crop", "cutout", "noise")
+AUGMENTATIONS = ("flip", "crop")
 OF_YOUR_OWN = {
     "--model": (NAMES, "your own module", "factory"),
     "--recipe optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),

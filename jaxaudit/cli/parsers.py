@@ -108,17 +108,6 @@ def parse_lora(text: str) -> LoRA:
     )
 
 
-def parse_patience(text: str) -> tuple[int, float | None]:
-    """The epochs without a better one, and the share of records that is held back, from `EPOCHS[:SHARE]`.
-
-    >>> parse_patience("5"), parse_patience("5:0.2")
-    ((5, None), (5, 0.2))
-    """
-    form = "EPOCHS[:SHARE], such as 5 or 5:0.2; the share is between 0 and 1"
-    epochs, share = _parts("--recipe patience", text, r"([1-9]\d{0,5})(?::(0?\.\d*[1-9]\d*))?", form)
-    return int(epochs), None if share is None else float(share)
-
-
 def parse_target_data(text: str) -> tuple[str, float]:
     """A data set's name and a fraction, from `NAME[:FRACTION]`; without a fraction, 1.
 

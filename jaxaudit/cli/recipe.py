@@ -80,8 +80,7 @@ def _built_in(name: str, hidden: tuple[int, ...], dropout: float | None) -> Any:
     if sized is not None:
         families = {"resnet": models.ResNet, "wrn": models.WideResNet, "vit": models.ViT, "gpt": models.GPT}
         return partial(families[sized[0]], **sized[1], **share)
-    factory = models.LiuCNN if name == "liu-cnn" else models.MedicalCNN
-    return partial(factory, **share) if share else factory
+    return partial(models.LiuCNN, **share) if share else models.LiuCNN
 
 
 def make_learner(

@@ -54,7 +54,8 @@ def fastest_letters(convolution: Convolution, models: int = MODELS) -> str:
 def _fastest(convolution: Convolution, part: int, models: int) -> str:
     room = MEMORY_SHARE * _device_bytes()
     models = max(1, min(models, int(room // max(convolution.patch_bytes(), 1))))
-    letters = [letter for letter in LETTERS if letter != PATCHES or _has_patches(convolution, room)]
+    has_patches = convolution.has_patches and convolution.patch_bytes() <= room
+    letters = [letter for letter in LETTERS if letter != PATCHES or has_patches]
     # Products of zeros can be faster than others.
     arrays = [
         jnp.sin(jnp.arange(models * prod(shape), dtype=jnp.float32)).reshape(models, *shape).astype(convolution.dtype)
@@ -70,10 +71,6 @@ def _fastest(convolution: Convolution, part: int, models: int) -> str:
         programs = dict(zip(letters, threads.map(compiled, letters), strict=True))
     seconds = {letter: _seconds(program) for letter, program in programs.items()}
     return min(letters, key=lambda letter: seconds[letter])
-
-
-def _has_patches(convolution: Convolution, room: float) -> bool:
-    return convolution.has_patches and convolution.patch_bytes() <= room
 
 
 def _part(convolution: Convolution, part: int, letter: str, inputs: Array, kernel: Array, gradient: Array) -> Array:

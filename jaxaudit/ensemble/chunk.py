@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Int, Key
 from jaxaudit.ensemble import checkpoint
 from jaxaudit.ensemble.batches import StepBlock, place_block, step_blocks
 from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
-from jaxaudit.ensemble.program import DISPATCH, EpochEnd, When, epoch_end, init_chunk, place_models, run_block
+from jaxaudit.ensemble.program import DISPATCH, When, init_chunk, place_models, run_block
 from jaxaudit.errors import InputError
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
@@ -41,14 +41,12 @@ def train_from_host(
     rows: Bool[np.ndarray, "one examples"],
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
-    end: EpochEnd | None = None,
 ) -> TrainState:
     """Trains one model to the end, step by step from the host. The returned state has a leading axis of one. `advance`
-    is called with the number of steps since the last call; `end` after each epoch, and says whether training is over.
+    is called with the number of steps since the last call.
     """
-    add_axis, drop_axis = partial(jax.tree.map, lambda leaf: leaf[None]), partial(jax.tree.map, lambda leaf: leaf[0])
     with DISPATCH:
-        state = drop_axis(init_chunk(learner, keys))
+        state = jax.tree.map(lambda leaf: leaf[0], init_chunk(learner, keys))
     key, gradient = keys[0], jax.tree.map(jnp.zeros_like, state.params)
     update = _update_at_once if _optimizer_reads_params(learner, state, key) else _update_in_parts
     for block in step_blocks(learner, group, keys, rows):
@@ -62,15 +60,8 @@ def train_from_host(
                     gradient, module_state = _gradient(learner, state, gradient, *pool, *batch, when)
                     state = update(learner, state, gradient, module_state, when)
                 jax.block_until_ready(state)
-            over = False
-            if end is not None and block.before + step + 1 == group.steps:
-                states, over = end(add_axis(state))
-                state = drop_axis(states)
             advance(1)
-            if over:
-                advance((learner.epochs - 1 - block.epoch) * group.steps)
-                return add_axis(state)
-    return add_axis(state)
+    return jax.tree.map(lambda leaf: leaf[None], state)
 
 
 @partial(jax.jit, static_argnames="learner", donate_argnames="last", keep_unused=True)
@@ -138,15 +129,12 @@ class Chunk(NamedTuple):
 
     Attributes:
         rows: the models' row numbers in the membership; copies that pad the chunk repeat a number.
-        membership: without the records in `held`.
-        held: the records that each model holds back to validate; None for a learner that does not validate.
         group: how the models take their steps together; None for a learner without steps.
     """
 
     rows: Int[np.ndarray, " models"]
     keys: Key[Array, " models"]
     membership: Membership | AllBut
-    held: Bool[np.ndarray, "models examples"] | None
     group: ChunkGroup | None
 
 
@@ -165,10 +153,9 @@ def train_chunk(
     if group is None or not isinstance(learner, SteppedLearner):
         weights = place_models(chunk.membership[:].astype(np.float32))
         return _fit_chunk(learner, place_models(chunk.keys), *pool, weights)
-    end = epoch_end(learner, chunk.held, pool)
     train = train_from_host if steps_from_host(learner) and len(chunk.rows) == 1 else _train_on_device
     # The states must have no name here: it would keep them on the devices while the next chunk trains.
-    return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership[:], pool, advance, end))
+    return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership[:], pool, advance))
 
 
 def _train_on_device(
@@ -178,7 +165,6 @@ def _train_on_device(
     rows: np.ndarray,
     pool: tuple[Array, Array],
     advance: Callable[[int], None],
-    end: EpochEnd | None = None,
 ) -> TrainState:
     keys = place_models(keys)
     with DISPATCH:
@@ -200,13 +186,8 @@ def _train_on_device(
             with DISPATCH:
                 when, kind = (keys, block.epoch, block.before), (group.shared, group.uneven)
                 states = run_block(learner, states, when, *pool, *arrays, start, start + steps, *kind)
-            start, over = start + steps, False
-            if end is not None and block.before + start == group.steps:
-                states, over = end(states)
+            start += steps
             advance(steps * len(rows))
-            if over:
-                advance((learner.epochs - 1 - block.epoch) * group.steps * len(rows))
-                return states
     return states
 
 

@@ -32,7 +32,8 @@ from jaxaudit.ensemble.models_per_batch import (
 )
 from jaxaudit.ensemble.program import place_pool
 from jaxaudit.errors import check_ranges
-from jaxaudit.learners.learner import FormedLearner, SteppedLearner
+from jaxaudit.learners.learner import SteppedLearner
+from jaxaudit.learners.network import NetworkLearner
 from jaxaudit.membership import everyone
 from jaxaudit.randomness import keys_at
 
@@ -137,7 +138,7 @@ OVERHEAD = 5e5
 a network of 154 parameters takes 4 to 9 microseconds, of which its 50,000 operations are less than one."""
 OPERATIONS_A_SECOND = 1.2e11
 """Of the same two cores when they are idle: an audit of 2.4e13 operations took five minutes of processor time. Networks
-from `mlp` with 128 units to `medical-cnn` differ by a factor of two."""
+from `mlp` with 128 units to `liu-cnn` differ by a factor of two."""
 EQUATIONS_A_SECOND = 300.0
 """Of programs of training that one of these cores traces and compiles, with what starts and evaluates the models."""
 GRADIENTS = 3
@@ -183,8 +184,8 @@ class StepTime(NamedTuple):
 def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) -> StepCost:
     """The cost of a learner on records of these shapes, without compiling; the same on every device."""
     # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
-    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, FormedLearner) else learner
-    whole = plain.at_once() if isinstance(plain, FormedLearner) else plain
+    plain = learner.in_form(None) if isinstance(learner, NetworkLearner) else learner
+    whole = plain.at_once() if isinstance(plain, NetworkLearner) else plain
     key = jax.random.key(0)
     operations = step_operations(whole, key, inputs, labels) * (1 if whole == plain else PIECES)
     record = operations / GRADIENTS / learner.batch_size
@@ -212,8 +213,8 @@ def measure_step(
     learner = with_decided_form(learner)
     inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
     count, whole = max(models_per_batch, 1) * concurrent_chunks(), learner.batch_size
-    if cost.step > MOST_OPERATIONS and isinstance(learner, FormedLearner):
-        learner = learner.in_batches_of(max(1, int(whole * MOST_OPERATIONS / cost.step)))
+    if cost.step > MOST_OPERATIONS and isinstance(learner, NetworkLearner):
+        learner = replace(learner, batch_size=max(1, int(whole * MOST_OPERATIONS / cost.step)))
     timed = _timed(learner, inputs, labels, count)
     if steps_from_host(learner):
         step, compiling = _host_step(timed)

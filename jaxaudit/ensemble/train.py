@@ -38,7 +38,7 @@ from jaxaudit.ensemble.concurrency import (
 )
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, Progress
 from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
-from jaxaudit.ensemble.program import held_back_rows, place_pool
+from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
@@ -186,13 +186,11 @@ class RequestedModels(NamedTuple):
 
     keys: Array
     membership: Membership | AllBut
-    held: np.ndarray | None
     pool: tuple[np.ndarray, np.ndarray]
 
     def chunk(self, part: "PlannedChunk") -> Chunk:
         rows = part.rows
-        held = None if self.held is None else self.held[rows]
-        return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), held, part.group)
+        return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), part.group)
 
 
 class PlannedChunk(NamedTuple):
@@ -287,8 +285,7 @@ def fit_many(
     of its key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it is the same bit for
     bit, whatever the other rows are. It equals training with `learner.fit` up to the rounding of products of other
     shapes. Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they
-    differ only by the left-out records; see `jaxaudit.learners.stepped`. A learner that validates (`stop_early`)
-    holds back some of each model's records, drawn with its key, and draws minibatches from the rest.
+    differ only by the left-out records; see `jaxaudit.learners.stepped`.
 
     Models are trained in chunks of `models_per_batch`, vmapped and jitted, and split over all local devices. A CPU that
     is one device trains as many chunks at the same time as it has cores (at most 8), other devices one. Memory on the
@@ -331,11 +328,8 @@ def fit_many(
     check_ranges("[1, inf)", models_per_batch=stated)
     results = Results(summarize, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
     size, pool = results.models_per_batch or stated, (np.asarray(inputs), np.asarray(labels))
-    devices, held, learner = len(jax.local_devices()), None, with_decided_form(learner)
+    devices, learner = len(jax.local_devices()), with_decided_form(learner)
     if isinstance(learner, SteppedLearner):
-        held = held_back_rows(learner, keys, membership)
-        if held is not None:
-            membership, members_only = membership[:] & ~held, True
         groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
         if steps_from_host(learner):
             size = 1
@@ -347,7 +341,7 @@ def fit_many(
         size = whole_fits_per_batch(learner, size)
         places = chunk_places(len(membership), size, 1 if isinstance(learner, EstimatorLearner) else devices)
         parts = [PlannedChunk(rows, None, len(np.unique(rows))) for rows in places]
-    _train(RequestedModels(keys, membership, held, pool), learner, parts, size, execution, results)
+    _train(RequestedModels(keys, membership, pool), learner, parts, size, execution, results)
     return results.in_order()
 
 

@@ -12,7 +12,6 @@ from .gradient_norms import gradient_similarity as gradient_similarity
 from .gradient_norms import mean_gradient as mean_gradient
 from .gradient_norms import squared_grad_norms as squared_grad_norms
 from .kolmogorov_smirnov import ks_distance as ks_distance
-from .ks_bootstrap import bootstrap_ks as bootstrap_ks
 from .ks_bootstrap import bootstrap_ks_paired as bootstrap_ks_paired
 from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import Categorical as Categorical
@@ -20,10 +19,11 @@ from .likelihoods import Gaussian as Gaussian
 from .likelihoods import Likelihood as Likelihood
 from .likelihoods import SequenceLikelihood as SequenceLikelihood
 from .likelihoods import precise_log_softmax as precise_log_softmax
-from .ranking import ROC as ROC
 from .ranking import Ranking as Ranking
 from .ranking import area as area
 from .ranking import auc as auc
+from .ranking import cluster_counts as cluster_counts
+from .ranking import mid_ranks as mid_ranks
 from .ranking import power as power
 from .ranking import rank as rank
-from .ranking import roc as roc
+from .ranking import running_counts as running_counts

@@ -1,4 +1,4 @@
-"""ROC curves and the area under them, exact with ties, also for bootstrap replicates. Computed on the host.
+"""Areas under ROC curves and rates on them, exact with ties, also for bootstrap replicates. Computed on the host.
 
 Scores are sorted once: a bootstrap replicate is a running sum of counts in that order.
 """
@@ -23,18 +23,6 @@ class Ranking(NamedTuple):
     order: Int[np.ndarray, " n"]
     ends: Int[np.ndarray, " distinct"]
     truth: Bool[np.ndarray, " n"]
-
-
-class ROC(NamedTuple):
-    """The points of a ROC curve, from (0, 0) to (1, 1); equal scores enter together.
-
-    Rates are shares of negative, and of positive, records with a score of at least each threshold. Thresholds are
-    infinity, then every distinct score, descending.
-    """
-
-    false_positive_rates: Float[np.ndarray, " points"]
-    true_positive_rates: Float[np.ndarray, " points"]
-    thresholds: Float[np.ndarray, " points"]
 
 
 def rank(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray, " n"]) -> Ranking:
@@ -104,18 +92,6 @@ def auc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray,
     """
     ranking = rank(scores, truth)
     return float(area(*running_counts(ranking, np.ones((1, len(ranking.order)), np.int64)))[0])
-
-
-def roc(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray, " n"]) -> ROC:
-    """The ROC curve: true and false positive rates for decreasing thresholds. Errors are those of `rank`.
-
-    >>> roc(np.array([0.9, 0.4, 0.4, 0.1]), np.array([True, True, False, False])).true_positive_rates
-    array([0. , 0.5, 1. , 1. ])
-    """
-    ranking = rank(scores, truth)
-    group, others_counts = (c[0] for c in running_counts(ranking, np.ones((1, len(ranking.order)), np.int64)))
-    thresholds = np.append(np.inf, np.asarray(scores, np.float64)[ranking.order[ranking.ends]])
-    return ROC(np.append(0, others_counts) / others_counts[-1], np.append(0, group) / group[-1], thresholds)
 
 
 def mid_ranks(values: Float[np.ndarray, "n *columns"]) -> Float[np.ndarray, "n *columns"]:

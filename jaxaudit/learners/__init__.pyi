@@ -8,7 +8,6 @@ from .learner import Learner as Learner
 from .learner import LeavesOneOut as LeavesOneOut
 from .learner import LeftOut as LeftOut
 from .learner import SteppedLearner as SteppedLearner
-from .learner import ValidatedLearner as ValidatedLearner
 from .naive_bayes import NaiveBayes as NaiveBayes
 from .naive_bayes import NaiveBayesParams as NaiveBayesParams
 from .naive_bayes import naive_bayes as naive_bayes
@@ -20,5 +19,3 @@ from .network import Schedule as Schedule
 from .network import by_epoch as by_epoch
 from .network import network as network
 from .network import schedule as schedule
-from .stepped import EarlyStopping as EarlyStopping
-from .stepped import stop_early as stop_early

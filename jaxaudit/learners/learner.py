@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.convolutions import Convolution
@@ -26,6 +26,7 @@ Pool = Float[np.ndarray, "n ..."]
 """All records of a pool, on the host; `PoolLabels` are their classes."""
 PoolLabels = Int[np.ndarray, " n"]
 Indices = Int[np.ndarray, " k"]
+ByClass = Float[np.ndarray, "k classes"]
 """Positions of some records in the pool."""
 Weights = Float[Array, " n"]
 """1 for the members of a training set; 0 for other records, and for padding."""
@@ -50,8 +51,8 @@ class Learner(Protocol):
 class LeftOut(NamedTuple):
     """Log-probabilities (nats) at each record, of a model trained on all records and of one without that record."""
 
-    with_record: Float[np.ndarray, "k classes"]
-    without_record: Float[np.ndarray, "k classes"]
+    with_record: ByClass
+    without_record: ByClass
 
 
 @runtime_checkable
@@ -82,9 +83,7 @@ class BoundsDTP(Learner, Protocol):
     names the proof.
     """
 
-    def dtp_bound(
-        self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
-    ) -> Float[np.ndarray, " k"] | None:
+    def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
         """An upper bound of the DTP of each left-out record, in nats; None if none is proven for these options.
 
         `all_labels` are those of the whole training set, `labels` those of the left-out records, `left` the outputs on
@@ -172,52 +171,14 @@ class FormedLearner(SteppedLearner, Protocol):
         """The same learner with its convolutions in this form; `InputError` if the form does not fit the network."""
         ...
 
-    def in_batches_of(self, records: int) -> "FormedLearner":
-        """The same learner with so many records a step."""
-        ...
-
-    def at_once(self) -> "FormedLearner":
-        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
-        ...
-
-
-@runtime_checkable
-class ValidatedLearner(SteppedLearner, Protocol):
-    """A learner that holds back a share (`validation`) of each model's records, and uses the loss on them after every
-    epoch.
-
-    The model's key and membership mask determine which records are held back. Minibatches are drawn from the other
-    members, always in the model's own order. After each epoch, training calls `state = judged(state, loss)` with the
-    mean of `losses` over the records held back (NaN if there are none). It may end once `finished(state)` is true.
-    """
-
-    @property
-    def validation(self) -> float: ...
-
-    def losses(self, state: TrainState, inputs: Inputs, labels: Labels) -> Float[Array, " n"]:
-        """The loss of each record, in evaluation."""
-        ...
-
-    def judged(self, state: TrainState, loss: Float[Array, ""]) -> TrainState:
-        """The training state after an epoch with this validation loss."""
-        ...
-
-    def finished(self, state: TrainState) -> Bool[Array, ""]:
-        """Whether later epochs cannot change the result of `finish` any more."""
-        ...
-
 
 def check_left_out(
-    inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Int[np.ndarray, " k"], classes: int
+    inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Indices, classes: int
 ) -> None:
     """Refuses inputs and labels that differ in number, and labels and indices of records that are out of range."""
     check_shapes((len(inputs),), labels=labels)
     check_ranges(f"[0, {classes})", labels=labels)
     check_ranges(f"[0, {len(inputs)})", records=records)
-
-
-def check_columns(inputs: Float[np.ndarray, "..."], columns: int) -> None:
-    check_shapes((len(inputs), columns), inputs=inputs)
 
 
 def check_finite(values: Float[np.ndarray, "n columns"], columns: Int[np.ndarray, " columns"]) -> None:

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.dtp import log_odds_dtp_bound, smoothed_naive_bayes_delta
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.learner import (
+    ByClass,
     Indices,
     Labels,
     LeftOut,
@@ -26,7 +27,6 @@ from jaxaudit.learners.learner import (
     Progress,
     Rows,
     Weights,
-    check_columns,
     check_finite,
     check_left_out,
     tell,
@@ -102,9 +102,7 @@ class NaiveBayes:
         """
         return left_out_log_probs(self, inputs, labels, records, progress)
 
-    def dtp_bound(
-        self, all_labels: Int[np.ndarray, " n"], labels: Int[np.ndarray, " k"], left: LeftOut
-    ) -> Float[np.ndarray, " k"] | None:
+    def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
         """`log_odds_dtp_bound` with `smoothed_naive_bayes_delta`: for categorical columns only. See `BoundsDTP`."""
         if 0 in self.category_counts:
             return None
@@ -220,15 +218,15 @@ FEW_CATEGORIES = 8
 def left_out_log_probs(
     learner: "NaiveBayes",
     inputs: Float[np.ndarray, "n columns"],
-    labels: Int[np.ndarray, " n"],
-    records: Int[np.ndarray, " k"],
+    labels: PoolLabels,
+    records: Indices,
     progress: Progress | None,
 ) -> LeftOut:
     """`NaiveBayes.leave_one_out`. Memory holds a copy of the inputs, the result and some chunks. Identical records are
     computed once if many are expected.
     """
     classes = learner.classes
-    check_columns(inputs, len(learner.category_counts))
+    check_shapes((len(inputs), len(learner.category_counts)), inputs=inputs)
     check_left_out(inputs, labels, records, classes)
     members = np.bincount(labels, minlength=classes)
     categories = _Categories.of(learner, inputs, labels, members)
@@ -250,7 +248,7 @@ class _Categories(NamedTuple):
     it.
     """
 
-    places: tuple[Int[np.ndarray, " n"], ...]
+    places: tuple[PoolLabels, ...]
     counts: tuple[int, ...]
     table: Float[np.ndarray, "categories classes"]
     change: Float[np.ndarray, "categories classes"]
@@ -291,9 +289,7 @@ class _Categories(NamedTuple):
         stands_for[occupied] = np.arange(len(occupied))
         return chosen, stands_for[cell]
 
-    def log_likelihood(
-        self, labels: np.ndarray, records: np.ndarray
-    ) -> tuple[Float[np.ndarray, "k classes"], Float[np.ndarray, " k"]]:
+    def log_likelihood(self, labels: np.ndarray, records: np.ndarray) -> tuple[ByClass, Float[np.ndarray, " k"]]:
         """The log-likelihood summed over columns, and its change for the record's own class without the record."""
         classes = self.table.shape[1]
         total, change = np.zeros((len(records), classes)), np.zeros(len(records))
@@ -315,7 +311,7 @@ class _Numbers(NamedTuple):
     """Numeric columns: values minus the first record (so that moments of a constant column are exact), and moments."""
 
     values: Float[np.ndarray, "n numeric"]
-    order: Int[np.ndarray, " n"]
+    order: PoolLabels
     starts: Int[np.ndarray, " classes_and_one"]
     mean: Float[np.ndarray, "classes numeric"]
     squares: Float[np.ndarray, "classes numeric"]
@@ -335,9 +331,7 @@ class _Numbers(NamedTuple):
         mean, squares = (np.stack(part) for part in zip(*moments, strict=True))
         return cls(values, order, starts, mean, squares, *_moments(values), learner.variance_smoothing)
 
-    def log_likelihood(
-        self, members: np.ndarray, labels: np.ndarray, records: np.ndarray
-    ) -> tuple[Float[np.ndarray, "k classes"], Float[np.ndarray, "k classes"]]:
+    def log_likelihood(self, members: np.ndarray, labels: np.ndarray, records: np.ndarray) -> tuple[ByClass, ByClass]:
         """Log-densities summed over columns, minus the largest of any class, with and without each record."""
         values, classes = self.values[records], labels[records]
         if not values.shape[1]:
@@ -365,11 +359,11 @@ class _Numbers(NamedTuple):
     def _without(
         self,
         values: Float[np.ndarray, "k numeric"],
-        records: Int[np.ndarray, " k"],
+        records: Indices,
         mean: np.ndarray,
         squares: np.ndarray,
-        members: Int[np.ndarray, " k"],
-        classes: Int[np.ndarray, " k"] | None,
+        members: Indices,
+        classes: Indices | None,
     ) -> tuple[Float[np.ndarray, "k numeric"], Float[np.ndarray, "k numeric"]]:
         """Mean and sum of squared deviations of each record's class (`classes`; None: of all) without the record."""
         remaining = np.maximum(members - 1, 1)[:, None]
@@ -401,7 +395,7 @@ def _log_gaussian(
     mean: Float[np.ndarray, "*k classes numeric"],
     variance: Float[np.ndarray, "k classes numeric"],
     present: Bool[np.ndarray, "*k classes"],
-) -> Float[np.ndarray, "k classes"]:
+) -> ByClass:
     away = values[:, None] - mean
     likelihood = -0.5 * (np.log(variance) + away * away / variance)
     # Far from all classes these are huge and nearly equal; subtracting per column keeps the precision.
@@ -411,7 +405,7 @@ def _log_gaussian(
 
 def _chunk(
     categories: _Categories, numbers: _Numbers, labels: np.ndarray, members: np.ndarray, records: np.ndarray
-) -> tuple[Float[np.ndarray, "k classes"], Float[np.ndarray, "k classes"]]:
+) -> tuple[ByClass, ByClass]:
     with np.errstate(divide="ignore"):
         log_members, log_others = np.log(members), np.log(np.maximum(members - 1, 0))
     rows, classes = np.arange(len(records)), labels[records]
@@ -425,7 +419,7 @@ def _chunk(
     return with_record, _normalised(without + without_numbers)
 
 
-def _normalised(joint: Float[np.ndarray, "k classes"]) -> Float[np.ndarray, "k classes"]:
+def _normalised(joint: ByClass) -> ByClass:
     """Log-softmax that keeps its relative precision for probabilities near 1."""
     rows, largest = np.arange(len(joint)), joint.argmax(axis=1)
     shifted = joint - joint[rows, largest][:, None]
@@ -434,7 +428,7 @@ def _normalised(joint: Float[np.ndarray, "k classes"]) -> Float[np.ndarray, "k c
     return shifted - np.log1p(powers.sum(axis=1, keepdims=True))
 
 
-def _codes(values: np.ndarray, column: int, count: int) -> Int[np.ndarray, " n"]:
+def _codes(values: np.ndarray, column: int, count: int) -> PoolLabels:
     fits = (values >= 0) & (values < count)
     codes = np.where(fits, values, 0).astype(np.int32)
     if not (fits & (codes == values)).all():

@@ -26,10 +26,6 @@ Augmentation = Callable[[Key[Array, ""], Float[Array, "batch ..."]], Float[Array
 
 PADDING = 1 / 8
 """Padding of `crop` as a share of the side: 4 pixels of 32, as for CIFAR (He et al. 2016, section 4.2)."""
-HOLE = 1 / 2
-"""Side of `cutout`'s square as a share of the image's: 16 pixels of 32, as for CIFAR-10 (DeVries & Taylor 2017)."""
-NOISE = 0.05
-"""Standard deviation of `noise`, for pixels in [0, 1]."""
 
 
 def flip(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
@@ -51,26 +47,7 @@ def crop(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "
     return jax.vmap(window)(padded, corners)
 
 
-def cutout(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
-    """Sets a square of half the side around a random pixel of each image to 0; it may reach beyond the image."""
-    centres = jax.random.randint(key, (len(inputs), 2), 0, jnp.array(inputs.shape[1:3]))
-
-    def inside(axis: int) -> Array:
-        side = inputs.shape[1 + axis]
-        size = max(1, round(HOLE * side))
-        away = jnp.arange(side) - (centres[:, axis, None] - size // 2)
-        return (away >= 0) & (away < size)
-
-    hole = inside(0)[:, :, None] & inside(1)[:, None, :]
-    return jnp.where(hole[..., None], 0, inputs)
-
-
-def noise(key: Key[Array, ""], inputs: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-    """Adds independent normal noise of standard deviation 0.05 to each number."""
-    return inputs + NOISE * jax.random.normal(key, inputs.shape, inputs.dtype)
-
-
-AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "crop": crop, "cutout": cutout, "noise": noise}
+AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "crop": crop}
 """The augmentations by name, for images `[n, height, width, channels]` with pixels in [0, 1]."""
 
 
@@ -224,10 +201,8 @@ class NetworkLearner(TrainsBySteps):
             parsed_form(form, self.convolutions())
         return replace(self, form=form)
 
-    def in_batches_of(self, records: int) -> "NetworkLearner":
-        return replace(self, batch_size=records)
-
     def at_once(self) -> "NetworkLearner":
+        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
         return self
 
     def convolutions(self) -> list[Convolution]:

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import area, cluster_counts, rank, running_counts
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.over_models import Estimate
 
 SOURCE = "Long, Bindschaedler & Gunter 2017; Efron 1979; Pearson 1895"
@@ -45,7 +46,7 @@ class Correlation(StrictStruct, frozen=True):
 
 
 def attack_metrics(
-    key: Key[Array, ""],
+    key: OneKey,
     scores: Float[Array | np.ndarray, " attacks"],
     truth: Bool[Array | np.ndarray, " attacks"],
     targets: Int[Array | np.ndarray, " attacks"] | None = None,

@@ -13,6 +13,7 @@ from scipy import special
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import auc, mid_ranks, power, rank, running_counts
+from jaxaudit.metrics.arrays import Members, PerModel, Scores
 from jaxaudit.metrics.over_models import NONE, Estimate, clopper_pearson, exact_shares, mean_of_models
 
 SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
@@ -100,8 +101,8 @@ class AttackRates(StrictStruct, frozen=True):
 
 
 def attack_rates(
-    scores: Float[np.ndarray, "models n"],
-    truth: Bool[np.ndarray, "models n"],
+    scores: Scores,
+    truth: Members,
     *,
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
     level: float = 0.95,
@@ -174,8 +175,8 @@ def attack_rates(
 
 
 def called_at(
-    scores: Float[np.ndarray, "models n"],
-    truth: Bool[np.ndarray, "models n"],
+    scores: Scores,
+    truth: Members,
     false_positive_rates: Sequence[float],
     thresholds_of: Sequence[ScoredModels] | None = None,
 ) -> Bool[np.ndarray, "rates models n"]:
@@ -218,9 +219,7 @@ def _by_thresholds(
     return [(np.flatnonzero(setters == identity), threshold_source) for identity, threshold_source in of_scores.items()]
 
 
-def _balanced(
-    scores: np.ndarray, truth: np.ndarray, thresholds_of: Sequence[ScoredModels] | None
-) -> Float[np.ndarray, " models"]:
+def _balanced(scores: np.ndarray, truth: np.ndarray, thresholds_of: Sequence[ScoredModels] | None) -> PerModel:
     """The balanced accuracy of each model, with the threshold that is best on the other models; NaN without both."""
     accuracies = np.full(len(scores), np.nan)
     for rows, threshold_source in _by_thresholds(len(scores), thresholds_of):

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
 
+from jaxaudit.metrics.arrays import Members, Numbers, PerModel, Scores
 from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED, Check
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.scores import MembershipScores, cut
@@ -29,8 +30,8 @@ NAMES = (
 
 def behaves_like(
     target: Float[np.ndarray, " asked"],
-    shadows: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
+    shadows: Scores,
+    membership: Members,
     unseen: Bool[np.ndarray, " asked"],
 ) -> tuple[str, ...]:
     """How a target differs from shadow models on `unseen` records: a phrase for each difference of `behaviour`.
@@ -61,7 +62,7 @@ def behaves_like(
     )
 
 
-def unlike_models(target: Float[np.ndarray, " n"], models: Float[np.ndarray, "models n"]) -> float:
+def unlike_models(target: Numbers, models: Scores) -> float:
     """The p-value of "the target was trained like these models", by the scores of records that none of them used.
 
     Three t-tests for one more model (Bonferroni): of the mean of its scores, the log of their standard deviation, and
@@ -73,7 +74,7 @@ def unlike_models(target: Float[np.ndarray, " n"], models: Float[np.ndarray, "mo
     (True, True)
     """
 
-    def described(scores: Float[np.ndarray, " n"], models: Float[np.ndarray, "models n"]) -> list[float]:
+    def described(scores: Numbers, models: Scores) -> list[float]:
         # The mean of few models has an error of its own.
         distance = np.std(scores - models.mean(axis=0)) / np.sqrt(1 + 1 / len(models))
         return [float(scores.mean()), float(np.log(scores.std() + 1e-9)), float(np.log(distance + 1e-9))]
@@ -114,7 +115,7 @@ def _of_one_more(
     return 2 * special.stdtr(models - 1, -np.abs(own_numbers - numbers.mean(axis=0)) / error)
 
 
-def behaviour(log_odds: Float[np.ndarray, " n"]) -> Float[np.ndarray, " 4"]:
+def behaviour(log_odds: Numbers) -> Float[np.ndarray, " 4"]:
     """The share of log-odds above 0, their median, interquartile range, and mean confidence minus that share.
 
     The confidence is the larger of the own class's probability and the other classes' total probability.
@@ -125,7 +126,7 @@ def behaviour(log_odds: Float[np.ndarray, " n"]) -> Float[np.ndarray, " 4"]:
     return np.array([accuracy, middle, high - low, float(special.expit(np.abs(odds)).mean()) - accuracy])
 
 
-def bound_of_one_more(values: Float[np.ndarray, " models"], alpha: float) -> float:
+def bound_of_one_more(values: PerModel, alpha: float) -> float:
     """The upper prediction limit (Student's t): one more model of the same kind exceeds it with probability `alpha`.
 
     >>> round(bound_of_one_more(np.array([-1.0, 0.0, 1.0]), 0.05), 2)
@@ -137,7 +138,7 @@ def bound_of_one_more(values: Float[np.ndarray, " models"], alpha: float) -> flo
 
 def holdout_used(
     membership_result: MembershipScores,
-    membership: Bool[np.ndarray, "models n"],
+    membership: Members,
     size: int,
     stated: float,
 ) -> tuple[str, ...]:
@@ -165,7 +166,7 @@ def holdout_used(
     )
 
 
-def _means(values: Float[np.ndarray, "models n"], which: Bool[np.ndarray, "models n"]) -> Float[np.ndarray, " some"]:
+def _means(values: Scores, which: Members) -> Float[np.ndarray, " some"]:
     """The mean of each model's selected values, for models with at least one."""
     counts = which.sum(axis=1)
     return ((values * which).sum(axis=1) / np.maximum(counts, 1))[counts > 0]
@@ -173,9 +174,9 @@ def _means(values: Float[np.ndarray, "models n"], which: Bool[np.ndarray, "model
 
 def calibration_used(
     share: float,
-    shares: Float[np.ndarray, " models"],
+    shares: PerModel,
     accuracy: float,
-    accuracies: Float[np.ndarray, " models"],
+    accuracies: PerModel,
 ) -> tuple[str, ...]:
     """A doubt if the calibration set looks used, by the used share of its outputs (`linear_share`) or by its accuracy.
 

@@ -14,6 +14,7 @@ from scipy import special
 
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import mid_ranks
+from jaxaudit.metrics.arrays import Integers, Numbers, PerModel, Scores
 from jaxaudit.metrics.ks import Rho, deciding
 
 ORDER_LEVEL = 1e-4
@@ -91,9 +92,7 @@ def listed(items: Sequence[str]) -> str:
     return ", ".join(items[:MOST_SHOWN]) + (", ..." if len(items) > MOST_SHOWN else "")
 
 
-def counted(
-    probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]
-) -> Int[np.ndarray, "classes classes"]:
+def counted(probabilities: Float[np.ndarray, "n classes"], labels: Integers) -> Int[np.ndarray, "classes classes"]:
     """How many records of each class (row) a model calls each class (column), by probability relative to its mean.
 
     By the highest probability alone, most records would be called the commonest class where sizes differ much.
@@ -105,7 +104,7 @@ def counted(
     return np.bincount(labels * classes + np.concatenate(called), minlength=classes**2).reshape(classes, classes)
 
 
-def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> Ranked | None:
+def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Integers) -> Ranked | None:
     """How well a model ranks the records of each class, whatever the sizes of the classes; None of a single class."""
     classes, class_places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     n = len(labels)
@@ -213,7 +212,7 @@ def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"]) -> Check:
 
 def models_of_test(
     name: str,
-    accuracies: Float[np.ndarray, " models"],
+    accuracies: PerModel,
     recipe: str = RECIPE,
     *,
     models_name: str = "",
@@ -244,8 +243,8 @@ def _accuracy_reach(accuracy: float, labels: np.ndarray) -> tuple[float, float]:
 
 
 def calibration_reach(
-    accuracies: Float[np.ndarray, " models"],
-    labels: Int[np.ndarray, " n"],
+    accuracies: PerModel,
+    labels: Integers,
     models_name: str = "calibration models",
 ) -> Check:
     """Query set and calibration set share a domain: models of the calibration set classify query records above chance.
@@ -302,7 +301,7 @@ def query_size(records: int, calibration_distances: Float[np.ndarray, " replicat
     return threshold_check(QUERY_SIZE, share, MAX_NOISE_SHARE, message, advice, up_to=True)
 
 
-def tied_confidences(confidences: Float[np.ndarray, "models n"], *, printed: bool = False) -> Check:
+def tied_confidences(confidences: Scores, *, printed: bool = False) -> Check:
     """Confidences are spread out: no model gives most records the same value, such as exactly 1.
 
     `printed` says whether the confidences were rounded like the probabilities in a target's file.
@@ -315,7 +314,7 @@ def tied_confidences(confidences: Float[np.ndarray, "models n"], *, printed: boo
 
 
 def class_coverage(
-    query: Int[np.ndarray, " n"],
+    query: Integers,
     calibration: Int[np.ndarray, " m"],
     class_names: tuple[str, ...],
     minimum: int = MIN_CLASS_RECORDS,
@@ -353,7 +352,7 @@ def positive_control(controls: Sequence[Rho]) -> Check:
 
 def target_accuracy(
     accuracy: float,
-    labels: Int[np.ndarray, " n"],
+    labels: Integers,
     name: str,
     *,
     of: str = "query set",
@@ -384,7 +383,7 @@ def target_accuracy(
     return threshold_check(check, reach, MIN_REACH, message, advice)
 
 
-def target_order(scores: Float[np.ndarray, " n"], usual: Float[np.ndarray, " n"], size: int, name: str) -> Check:
+def target_order(scores: Numbers, usual: Numbers, size: int, name: str) -> Check:
     """The target finds the records hard that shadow models find hard: the rows of its outputs are in order.
 
     Spearman's correlation with the shadow models' mean output must exceed three standard errors.

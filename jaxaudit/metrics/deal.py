@@ -8,10 +8,11 @@ signal-to-noise ratio by 15%, three times by 22%. For a fixed number of records,
 from math import comb
 
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, Shaped
+from jaxtyping import Bool, Int, Shaped
 from scipy import sparse
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.metrics.arrays import Integers, OneKey
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of, stream
 
@@ -26,7 +27,7 @@ deviations of the size that independent draws of each record would give, whichev
 
 
 def deal_holdout(
-    key: Key[Array, ""], records: int, share: float = SHARE, groups: Shaped[np.ndarray, " records"] | None = None
+    key: OneKey, records: int, share: float = SHARE, groups: Shaped[np.ndarray, " records"] | None = None
 ) -> Bool[np.ndarray, " records"]:
     """Chooses the records to hold out, uniformly at random among all choices of the same size: True for the holdout.
 
@@ -48,7 +49,7 @@ def deal_holdout(
 
 
 def deal_members(
-    key: Key[Array, ""],
+    key: OneKey,
     held: Bool[np.ndarray, " records"],
     share: float,
     groups: Shaped[np.ndarray, " records"] | None = None,
@@ -73,7 +74,7 @@ def deal_members(
 
 
 def deal_within(
-    key: Key[Array, ""], groups: Shaped[np.ndarray, " records"], held: float, stay: float = 0.0
+    key: OneKey, groups: Shaped[np.ndarray, " records"], held: float, stay: float = 0.0
 ) -> tuple[Bool[np.ndarray, " records"], Bool[np.ndarray, " records"]]:
     """Deals the records of every group over holdout (share `held`), known members (`stay`) and query set: two masks.
 
@@ -154,7 +155,7 @@ def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
     return max(1, records * len(np.unique(groups)) // len(groups))
 
 
-def merge_groups(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def merge_groups(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Integers:
     """Merges groups that contain copies of a record (equal in `copies`, such as a hash), and numbers them from 0."""
     group_numbers, record = (np.unique(column, return_inverse=True)[1] for column in (groups, copies))
     nodes = 2 * len(group_numbers)

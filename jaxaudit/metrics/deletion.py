@@ -10,13 +10,14 @@ alike, and `p_rule` tests that. Limits are those of a ratio of two paired means 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int
 from scipy import special
 
 from jaxaudit.kernels.ranking import mid_ranks
+from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.difficulty import residual, residual_scores
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
-from jaxaudit.metrics.holdout import mean_variance, swapped
+from jaxaudit.metrics.holdout import sampling_variance, swapped
 from jaxaudit.metrics.permutation import PERMUTATIONS, permutation_test, without_strata
 from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, without_fraction
 from jaxaudit.randomness import generator_of, stream
@@ -74,13 +75,13 @@ class DeletionAnswer(NamedTuple):
 
 
 def deletion_test(
-    key: Key[Array, ""],
-    after: Float[Array | np.ndarray, " n"],
-    before: Float[Array | np.ndarray, " n"],
+    key: OneKey,
+    after: AnyNumbers,
+    before: AnyNumbers,
     size: int,
-    predictors: Float[np.ndarray, "n kinds"] | None = None,
+    predictors: Kinds | None = None,
     *,
-    labels: Int[np.ndarray, " n"] | None = None,
+    labels: Integers | None = None,
     groups: Int[Array | np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
     level: float = LEVEL,
@@ -154,12 +155,12 @@ def deletion_test(
 
 
 def rule_test(
-    key: Key[Array, ""],
-    after: Float[np.ndarray, " n"],
-    before: Float[np.ndarray, " n"],
+    key: OneKey,
+    after: Numbers,
+    before: Numbers,
     size: int,
-    labels: Int[np.ndarray, " n"] | None = None,
-    groups: Int[np.ndarray, " n"] | None = None,
+    labels: Integers | None = None,
+    groups: Integers | None = None,
 ) -> float:
     """The p-value of "the answer after depends on the answer before and the class alone", whatever the rule, or noise.
 
@@ -179,9 +180,7 @@ def rule_test(
     return float(special.stdtr(strata[-1], products.sum() / error)) if error > 1e-9 and strata[-1] > 0 else 1.0
 
 
-def as_sharp_as(
-    odds: Float[np.ndarray, " n"], other_odds: Float[np.ndarray, " n"], size: int
-) -> Float[np.ndarray, " n"]:
+def as_sharp_as(odds: Numbers, other_odds: Numbers, size: int) -> Numbers:
     """Log-odds with the median and interquartile range of another model's on the holdout; without a range, as they are.
 
     >>> odds = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -196,7 +195,7 @@ def as_sharp_as(
     return (odds - middle) * ((other_high - other_low) / (high - low)) + other_middle
 
 
-def explained(odds: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n kinds"]) -> float:
+def explained(odds: Numbers, predictors: Kinds) -> float:
     """The share of the variance of ranks of log-odds that the records' difficulty explains (adjusted R squared)."""
     ranks = mid_ranks(odds)
     left = residual(ranks[:, None], predictors)[:, 0]
@@ -205,16 +204,14 @@ def explained(odds: Float[np.ndarray, " n"], predictors: Float[np.ndarray, "n ki
     return 1 - float((left**2).sum()) / free / total if free > 0 and total > 0 else 0.0
 
 
-def paired(
-    after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"], size: int, groups: Int[np.ndarray, " n"] | None
-) -> Paired:
+def paired(after: Numbers, before: Numbers, size: int, groups: Integers | None) -> Paired:
     """Both models' differences between query set and holdout, and the variance of their combinations."""
     is_query = np.arange(len(after)) < size
     # Of the holdout, which neither model used: the more of the query set is used, the more its scores differ.
     after, before = (scores / max(float(scores[~is_query].std()), 1e-12) for scores in (after, before))
 
     def variance(scores: np.ndarray) -> float:
-        return sum(mean_variance(scores, groups, side) / side.sum() for side in (is_query, ~is_query))
+        return sampling_variance(scores, is_query, groups)
 
     def difference(scores: np.ndarray) -> float:
         return float(scores[is_query].mean() - scores[~is_query].mean())

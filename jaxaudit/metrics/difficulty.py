@@ -13,11 +13,12 @@ import itertools
 from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy import special
 
 from jaxaudit.data.labels import number_groups
 from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.metrics.arrays import AnyNumbers, AnyScores, Integers, Kinds, Members, Numbers, OneKey, Scores
 from jaxaudit.metrics.deal import merge_groups
 from jaxaudit.metrics.exchangeability import features
 from jaxaudit.metrics.scores import cut
@@ -35,12 +36,12 @@ FARTHEST = 3.0
 
 
 def difficulty(
-    key: Key[Array, ""] | None,
-    labels: Int[np.ndarray, " n"],
+    key: OneKey | None,
+    labels: Integers,
     inputs: Shaped[np.ndarray, "n ..."] | None = None,
-    groups: Int[np.ndarray, " n"] | None = None,
+    groups: Integers | None = None,
     taught: Float[np.ndarray, "teachings n"] | None = None,
-) -> Float[np.ndarray, "n kinds"]:
+) -> Kinds:
     """Predictors of how difficult each record is, for `residual_scores`.
 
     `key` is needed for `inputs`, which may have any shape. Neighbours are sought in other `groups`. A row of `taught`
@@ -61,26 +62,24 @@ def difficulty(
     return np.concatenate(parts, axis=1)
 
 
-def _of_models(shadow_profile: Profile) -> Float[np.ndarray, "n kinds"]:
+def _of_models(shadow_profile: Profile) -> Kinds:
     """What shadow models tell of each record's difficulty."""
     without, gap = shadow_profile.outside, shadow_profile.inside - shadow_profile.outside
     return np.stack([*_bent(without), gap, gap * np.tanh(without / 3)], axis=1)
 
 
-def _bent(odds: Float[np.ndarray, " n"]) -> list[Float[np.ndarray, " n"]]:
+def _bent(odds: Numbers) -> list[Numbers]:
     """Log-odds of a record that are predictors of a target's, and functions of them that bend."""
     return [odds, odds**2, special.log_expit(odds), special.expit(odds), np.tanh(odds / 3)]
 
 
-def residual(values: Float[np.ndarray, "n *k"], predictors: Float[np.ndarray, "n kinds"]) -> Float[np.ndarray, "n *k"]:
+def residual(values: Float[np.ndarray, "n *k"], predictors: Kinds) -> Float[np.ndarray, "n *k"]:
     """The residuals of the values after a least-squares fit on the predictors and a constant."""
     design = _with_constant(predictors)
     return values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
 
 
-def residual_scores(
-    log_odds: Float[Array | np.ndarray, " n"], predictors: Float[np.ndarray, "n kinds"]
-) -> Float[np.ndarray, " n"]:
+def residual_scores(log_odds: AnyNumbers, predictors: Kinds) -> Numbers:
     """Scores of the records of one target: larger means more likely used.
 
     The score is the sum of two residuals (`residual`), each divided by its standard deviation: of the log-odds, cut at
@@ -95,10 +94,10 @@ def residual_scores(
 
 
 def residual_scores_of_models(
-    log_odds: Float[np.ndarray, "models n"],
+    log_odds: Scores,
     profiles: Iterable[Profile],
-    predictors: Float[np.ndarray, "n kinds"] | None = None,
-) -> Float[np.ndarray, "models n"]:
+    predictors: Kinds | None = None,
+) -> Scores:
     """The `residual_scores` of several models, where shadow models of each tell the difficulty of records, too.
 
     Membership masks of a model's own shadow models, of which `profiles` are, do not depend on the split.
@@ -115,10 +114,10 @@ def residual_scores_of_models(
 
 
 def residual_scores_among(
-    log_odds: Float[Array | np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
-    predictors: Float[np.ndarray, "n kinds"] | None,
-) -> Float[np.ndarray, "models n"]:
+    log_odds: AnyScores,
+    membership: Members,
+    predictors: Kinds | None,
+) -> Scores:
     """The scores of models of known or assumed membership, each with all others as its shadow models."""
     models = np.asarray(log_odds, np.float64)
     return residual_scores_of_models(models, profiles_of_others(cut(models), membership), predictors)
@@ -128,30 +127,28 @@ ROUNDING = 1e-9
 """Residuals (nats) that deviate by no more are rounding errors."""
 
 
-def _parts(odds: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
+def _parts(odds: Numbers) -> Float[np.ndarray, "n 2"]:
     return np.stack([np.clip(odds, -CUT, CUT), np.maximum(special.log_expit(odds), -LOG_CUT)], axis=1)
 
 
-def _sum_of_residuals(residuals: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
+def _sum_of_residuals(residuals: Float[np.ndarray, "n 2"]) -> Numbers:
     deviation = residuals.std(axis=0)
     # What a fit leaves of outputs that are all the same is its rounding error.
     return (residuals / np.where(deviation > ROUNDING, deviation, np.inf)).sum(axis=1)
 
 
-def _with_constant(predictors: Float[np.ndarray, "n kinds"]) -> Float[np.ndarray, "n more"]:
+def _with_constant(predictors: Kinds) -> Float[np.ndarray, "n more"]:
     return np.concatenate([np.ones((len(predictors), 1)), predictors], axis=1)
 
 
-def _span(columns: Float[np.ndarray, "n kinds"], least: float | None = None) -> Float[np.ndarray, "n rank"]:
+def _span(columns: Kinds, least: float | None = None) -> Float[np.ndarray, "n rank"]:
     """An orthonormal basis of what these columns span; singular values below `least` count as 0."""
     vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
     least = np.finfo(float).eps * max(columns.shape) * values[0] if least is None else least
     return vectors[:, values > least]
 
 
-def _of_neighbours(
-    key: Key[Array, ""], labels: np.ndarray, inputs: np.ndarray, groups: np.ndarray | None
-) -> Float[np.ndarray, "n kinds"]:
+def _of_neighbours(key: OneKey, labels: np.ndarray, inputs: np.ndarray, groups: np.ndarray | None) -> Kinds:
     """The share of the nearest neighbours that have the record's class, and how far the nearest of another class is."""
     generator = generator_of(key)
     points = features(generator, inputs)
@@ -191,20 +188,18 @@ MOST_TEACHERS = 10_000
 """If there are more records, whole units of about so many are drawn at random: they teach, and all are judged."""
 
 
-def order_of_contents(hashes: Shaped[np.ndarray, " n"], labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def order_of_contents(hashes: Shaped[np.ndarray, " n"], labels: Integers) -> Integers:
     """The indices that sort the records by contents (`hashes`, 16 bytes a record) and classes."""
     words = np.ascontiguousarray(hashes).view("<u8").reshape(-1, 2)
     return np.lexsort((labels, words[:, 1], words[:, 0]))
 
 
-def units_of(hashes: Shaped[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None) -> Int[np.ndarray, " n"]:
+def units_of(hashes: Shaped[np.ndarray, " n"], groups: Integers | None) -> Integers:
     """The unit of each record: its copies and, if there are groups, its group; numbered by first appearance."""
     return number_groups(merge_groups(np.arange(len(hashes)) if groups is None else groups, hashes))
 
 
-def taught_rows(
-    generator: np.random.Generator, units: Int[np.ndarray, " n"], most: int = MOST_TEACHERS
-) -> Bool[np.ndarray, "models n"]:
+def taught_rows(generator: np.random.Generator, units: Integers, most: int = MOST_TEACHERS) -> Members:
     """Which records each of the `MODELS` models learns from: the units of two of three random thirds."""
     sizes = np.bincount(units)
     drawn = generator.permutation(len(sizes))
@@ -219,9 +214,7 @@ def taught_rows(
     return np.stack(rows)[:, units]
 
 
-def odds_without(
-    log_odds: Float[np.ndarray, "models n"], rows: Bool[np.ndarray, "models n"]
-) -> Float[np.ndarray, " n"]:
+def odds_without(log_odds: Scores, rows: Members) -> Numbers:
     """The mean log-odds (nats) of each record, without what models gained by learning from it (`Profile.outside`)."""
     return profile(cut(log_odds), rows).outside
 
@@ -264,7 +257,7 @@ def token_difficulty(
 
 def ranks_of_units(
     records: Sequence[tuple[Sequence[int], int]], units: Sequence[Hashable | None] | None = None
-) -> Int[np.ndarray, " n"]:
+) -> Integers:
     """The place of each record's unit among all units, sorted by contents; `token_difficulty` has the arguments."""
     hashes_of_units: dict[Hashable, list[bytes]] = collections.defaultdict(list)
     unit_of_record = [(row,) if unit is None else unit for row, unit in enumerate(units or [None] * len(records))]
@@ -276,7 +269,7 @@ def ranks_of_units(
 
 
 def _difficulty(
-    records: Sequence[tuple[Sequence[int], int]], fold_of_record: Int[np.ndarray, " n"]
+    records: Sequence[tuple[Sequence[int], int]], fold_of_record: Integers
 ) -> Float[np.ndarray, "n orders"]:
     """`token_difficulty` of records that teach one another, by their folds."""
     tokens, record, place = _flat_tokens([tokens for tokens, _ in records])

@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from scipy import special
+
+from jaxaudit.metrics.arrays import PerModel
 
 ALPHA = 0.05
 LEVEL = 0.95
@@ -32,7 +33,7 @@ class Effect(NamedTuple):
 
     difference: float
     variance: float
-    full: Float[np.ndarray, " models"]
+    full: PerModel
     noise: float
     critical: float
     partly: tuple[float, float] | None = None

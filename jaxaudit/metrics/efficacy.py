@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.kernels.gradient_norms import gradient_similarity, mean_gradient, squared_grad_norms
+from jaxaudit.metrics.arrays import AnyNumbers, Numbers
 
 SOURCE = "Becker & Liebig 2022"
 # In float32, a sum of some thousand squares has a relative error below 1e-5, a norm of a mean a somewhat larger one.
@@ -57,17 +58,17 @@ class EfficacyByLayer(NamedTuple):
         similarity: the cosine of every example's gradient with the mean gradient; see `gradient_similarity`.
     """
 
-    per_example: Float[np.ndarray, " n"]
+    per_example: Numbers
     layers: dict[str, Efficacy]
     whole: Efficacy
     paths: dict[str, str]
     short: bool = False
     mean_gradient_norm: float | None = None
-    similarity: Float[np.ndarray, " n"] | None = None
+    similarity: Numbers | None = None
 
 
 def efficacy(
-    squared_norms: Float[Array | np.ndarray, " n"],
+    squared_norms: AnyNumbers,
     mean_gradient_squared_norm: float | Float[Array | np.ndarray, ""],
     *,
     rounding: float = ROUNDING,

@@ -15,6 +15,7 @@ from scipy import special
 
 from jaxaudit.errors import InputError, check_ranges, imported
 from jaxaudit.json_types import Count, StrictStruct
+from jaxaudit.metrics.arrays import Members
 
 SOURCE = "Steinke, Nasr & Jagielski 2023"
 INSTALL = "pip install 'jaxaudit[dp]'"
@@ -54,7 +55,7 @@ class Coins(NamedTuple):
     alike: float
 
 
-def coins(membership: Bool[np.ndarray, "models n"]) -> Coins:
+def coins(membership: Members) -> Coins:
     """Two-sided p-values of "every entry is an independent fair coin", by counts that vary too much or too little.
 
     Counts are of records a model, of models a record, and of records on which two models agree.
@@ -74,7 +75,7 @@ def _spread(counts: np.ndarray, of: int) -> float:
     return float(2 * min(special.chdtr(len(counts), squares), special.chdtrc(len(counts), squares)))
 
 
-def refuse_unless_coins(membership: Bool[np.ndarray, "models n"], unit: str = "record") -> None:
+def refuse_unless_coins(membership: Members, unit: str = "record") -> None:
     """Refuses (`InputError`) masks of fewer than `LEAST_MODELS` models, or that a test of `coins` rejects.
 
     About 1 in 300,000 sets of fair masks is refused wrongly. `unit` names what a coin decides about, in messages.

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, Shaped
+from jaxtyping import Float, Int, Shaped
 
 from jaxaudit.errors import check_ranges
+from jaxaudit.metrics.arrays import Integers, Numbers, OneKey
 from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample, merge_groups
 from jaxaudit.metrics.permutation import orders_within, share_as_large, shuffled, without_strata
@@ -54,7 +55,7 @@ class Alike(NamedTuple):
 
 
 def alike(
-    key: Key[Array, ""],
+    key: OneKey,
     inputs: Shaped[np.ndarray, "n_plus_m ..."] | None,
     labels: Int[np.ndarray, " n_plus_m"],
     difficulty: Float[np.ndarray, " n_plus_m"] | None,
@@ -127,7 +128,7 @@ def alike(
 
 
 def sampled(
-    generator: np.random.Generator, records: Int[np.ndarray, " n"], groups: np.ndarray | None, most: int
+    generator: np.random.Generator, records: Integers, groups: np.ndarray | None, most: int
 ) -> Int[np.ndarray, " some"]:
     """A random sample of at most `most` records; with groups, all records of at most `most` groups."""
     units = records if groups is None else np.unique(groups[records])
@@ -199,7 +200,7 @@ def _neighbours(
     return more, fewer
 
 
-def _nearest(features: Float[np.ndarray, "n features"], groups: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def _nearest(features: Float[np.ndarray, "n features"], groups: Integers) -> Integers:
     """For each record, the index of the nearest record in another group."""
     squares, parts = (features**2).sum(axis=1), []
     for start in range(0, len(features), BLOCK):
@@ -293,14 +294,14 @@ class Baseline(NamedTuple):
 
 
 def blind_baseline(
-    key: Key[Array, ""],
-    columns: dict[str, Float[np.ndarray, " n"]],
+    key: OneKey,
+    columns: dict[str, Numbers],
     texts: Sequence[str] | None,
     size: int,
     *,
-    groups: Int[np.ndarray, " n"] | None = None,
-    pairs: Int[np.ndarray, " n"] | None = None,
-    strata: Int[np.ndarray, " n"] | None = None,
+    groups: Integers | None = None,
+    pairs: Integers | None = None,
+    strata: Integers | None = None,
 ) -> Baseline:
     """Tries to tell the first `size` records (query set) from the others (holdout) without the target.
 

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import auc
+from jaxaudit.metrics.arrays import AnyNumbers, OneKey, PerModel
 from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
@@ -39,8 +40,8 @@ class Answers(NamedTuple):
     """
 
     log_odds: Float[np.ndarray, "models records"]
-    remaining_accuracy: Float[np.ndarray, " models"]
-    test_accuracy: Float[np.ndarray, " models"]
+    remaining_accuracy: PerModel
+    test_accuracy: PerModel
 
 
 class ChallengeScore(StrictStruct, frozen=True):
@@ -62,7 +63,7 @@ class ChallengeScore(StrictStruct, frozen=True):
 
 
 def challenge_score(
-    key: Key[Array, ""], unlearned: Answers, retrained: Answers, *, level: float = 0.95, replicates: int = REPLICATES
+    key: OneKey, unlearned: Answers, retrained: Answers, *, level: float = 0.95, replicates: int = REPLICATES
 ) -> ChallengeScore:
     """F, the forgetting quality, and the score of unlearned models, compared with retrained models; larger is better.
 
@@ -271,7 +272,7 @@ def truth_ratio(log_likelihoods: Float[Array | np.ndarray, "... answers"]) -> Fl
     return np.exp(likelihoods[..., 1:].mean(axis=-1)) / (np.exp(likelihoods[..., 0]) + TINY)
 
 
-def forget_quality(truth_ratios: Float[Array | np.ndarray, " n"], retrained: Float[Array | np.ndarray, " m"]) -> float:
+def forget_quality(truth_ratios: AnyNumbers, retrained: Float[Array | np.ndarray, " m"]) -> float:
     """TOFU's forget quality: the p-value of a two-sample Kolmogorov-Smirnov test, larger for more similar models.
 
     The truth ratios are of the records of the forget set, under the unlearned model and a model retrained without them.
@@ -290,7 +291,7 @@ def forget_quality(truth_ratios: Float[Array | np.ndarray, " n"], retrained: Flo
     return float(p_value)
 
 
-def mia_auc(forget: Float[Array | np.ndarray, " n"], holdout: Float[Array | np.ndarray, " m"]) -> float:
+def mia_auc(forget: AnyNumbers, holdout: Float[Array | np.ndarray, " m"]) -> float:
     """The area under the ROC curve of a membership attack, as open-unlearning's `mia_*`: above 0.5 if it finds members.
 
     P(score of a holdout record > score of a forget record) + P(equal) / 2. Scores are losses: lower for members. The

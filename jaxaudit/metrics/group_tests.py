@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 from scipy import special
 
+from jaxaudit.metrics.arrays import Integers, Numbers, OneKey
 from jaxaudit.metrics.permutation import PERMUTATIONS, shuffled
 from jaxaudit.randomness import generator_of
 
@@ -60,7 +61,7 @@ class StandardMeans(NamedTuple):
         return (self.means - self.centre) / self.deviations
 
 
-def standard_means(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int) -> StandardMeans:
+def standard_means(scores: Numbers, groups: Integers, size: int) -> StandardMeans:
     """The mean score of each group, and its standard deviation in a model of random effects.
 
     Medians estimate both variances, so groups that were used hardly move them, unless they are half of all.
@@ -98,13 +99,13 @@ def one_sided_groups(counts: Int[np.ndarray, "2 groups"]) -> tuple[int, float]:
     return one_sided, float(1 + alone.sum() + 3 * np.sqrt((alone * (1 - alone)).sum()))
 
 
-def unlike_in_size(groups: Int[np.ndarray, " n"], size: int) -> Bool[np.ndarray, " groups"]:
+def unlike_in_size(groups: Integers, size: int) -> Bool[np.ndarray, " groups"]:
     """Whether each group of the query set has fewer records than all groups of the holdout, or more, by `np.unique`."""
     sizes, of_holdout = (np.unique(part, return_counts=True)[1] for part in (groups[:size], groups[size:]))
     return (sizes < of_holdout.min()) | (sizes > of_holdout.max())
 
 
-def sizes_apart(groups: Int[np.ndarray, " n"], size: int) -> float:
+def sizes_apart(groups: Integers, size: int) -> float:
     """The p-value of "both sets have groups of the same sizes", by the test of Kolmogorov and Smirnov.
 
     Groups of 30 to 40 records beside a holdout of mostly 2 to 7 had p at most 5% in 10 to 12% of deals.
@@ -113,7 +114,7 @@ def sizes_apart(groups: Int[np.ndarray, " n"], size: int) -> float:
     return float(np.asarray(scipy.stats.ks_2samp(sizes, of_holdout, method="asymp"))[1])
 
 
-def among_groups(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int) -> list[GroupTest]:
+def among_groups(scores: Numbers, groups: Integers, size: int) -> list[GroupTest]:
     """The test of each group of the query set (by `np.unique`) by its rank among the groups of the holdout.
 
     `p_never` is (1 + #{holdout groups with a standard mean at least as large}) / (1 + #{holdout groups}).
@@ -136,9 +137,7 @@ def among_groups(scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"],
     return tests
 
 
-def beyond_groups(
-    scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"], size: int
-) -> Float[np.ndarray, " groups"]:
+def beyond_groups(scores: Numbers, groups: Integers, size: int) -> Float[np.ndarray, " groups"]:
     """The p-value of each group of the query set by Student's t, as a further one of at least two holdout groups.
 
     These p-values may be smaller than ranks could be, and rest on normal means.
@@ -162,9 +161,7 @@ def counted_deals(query: int, holdout: int, permutations: int) -> float:
     return float(deals if deals <= ENUMERATED else min(deals / 2, permutations + 1))
 
 
-def within_group(
-    key: Key[Array, ""], scores: Float[np.ndarray, " n"], size: int, permutations: int = PERMUTATIONS
-) -> GroupTest:
+def within_group(key: OneKey, scores: Numbers, size: int, permutations: int = PERMUTATIONS) -> GroupTest:
     """The test of one group by its own records, of which the first `size` are in the query set.
 
     Random deals end where `ENOUGH` of them are as extreme; the p-value is exact (Besag & Clifford 1991).
@@ -189,7 +186,7 @@ def within_group(
 
 
 def _by_random_deals(
-    key: Key[Array, ""], centred: np.ndarray, size: int, least_sum: float, permutations: int
+    key: OneKey, centred: np.ndarray, size: int, least_sum: float, permutations: int
 ) -> tuple[float, np.ndarray]:
     """The sequential p-value by random deals, and the sums of the first ones."""
     generator, extreme, first = generator_of(key), 0, np.zeros(0)

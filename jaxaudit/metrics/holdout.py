@@ -9,10 +9,11 @@ exchangeable and records are not: with `groups`, whole groups are permuted, and 
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import AnyNumbers, Integers, Members, Numbers, OneKey, PerModel, Scores
 from jaxaudit.metrics.behaviour import holdout_used
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores_among, residual_scores_of_models
@@ -29,8 +30,8 @@ MOST_TIED = 0.5
 
 
 def holdout_test(
-    key: Key[Array, ""],
-    query: Float[Array | np.ndarray, " n"],
+    key: OneKey,
+    query: AnyNumbers,
     holdout: Float[Array | np.ndarray, " m"],
     shadows: Float[Array | np.ndarray, "models n_plus_m"],
     membership: Bool[Array | np.ndarray, "models n_plus_m"],
@@ -146,10 +147,10 @@ def scores_by_shadows(
 
 
 def learned_is_better(
-    residuals: Float[np.ndarray, "models n"],
-    learned: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
-    groups: Int[np.ndarray, " n"] | None,
+    residuals: Scores,
+    learned: Scores,
+    membership: Members,
+    groups: Integers | None,
 ) -> bool:
     """Whether `membership_scores` separate the records of models of known membership `BETTER` times as far.
 
@@ -157,16 +158,14 @@ def learned_is_better(
     9.5 against 9.5 of convolutional networks). No output of the target enters, so the test stays exact.
     """
 
-    def apart(scores: Float[np.ndarray, "models n"]) -> float:
-        variances = [_sampling_variance(*pair, groups) for pair in zip(scores, membership, strict=True)]
+    def apart(scores: Scores) -> float:
+        variances = [sampling_variance(*pair, groups) for pair in zip(scores, membership, strict=True)]
         return float(mean_differences(scores, membership).mean() / np.sqrt(max(np.mean(variances), 1e-300)))
 
     return apart(learned) > BETTER * max(apart(residuals), 0.0)
 
 
-def _learned_among(
-    models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]
-) -> Float[np.ndarray, "models n"]:
+def _learned_among(models: Scores, membership: Members) -> Scores:
     """The learned scores of models of known or assumed membership, all treated alike."""
     scores = scores_among(models, membership)
     return without_difficulty(scores, scores, membership)
@@ -182,25 +181,18 @@ def effect_of(
     """The `Effect` of the holdout test; `scores` has a row for the target, then one for each shadow model."""
     return Effect(
         difference=test.difference,
-        variance=_sampling_variance(scores[0], np.arange(scores.shape[1]) < size, groups),
+        variance=sampling_variance(scores[0], np.arange(scores.shape[1]) < size, groups),
         full=mean_differences(scores[1:], membership),
-        noise=float(
-            np.mean(
-                [
-                    _sampling_variance(*scores_and_row, groups)
-                    for scores_and_row in zip(scores[1:], membership, strict=True)
-                ]
-            )
-        ),
+        noise=float(np.mean([sampling_variance(*pair, groups) for pair in zip(scores[1:], membership, strict=True)])),
         critical=test.critical,
     )
 
 
 def without_difficulty(
-    scores: Float[np.ndarray, "models n"],
+    scores: Scores,
     shadows: Float[np.ndarray, "shadows n"],
     membership: Bool[np.ndarray, "shadows n"],
-) -> Float[np.ndarray, "models n"]:
+) -> Scores:
     """Residuals of scores after a least-squares fit on each record's mean scores with it and without it."""
     without = (shadows * ~membership).sum(axis=0) / np.maximum((~membership).sum(axis=0), 1)
     within = (shadows * membership).sum(axis=0) / np.maximum(membership.sum(axis=0), 1)
@@ -208,9 +200,7 @@ def without_difficulty(
     return scores - (difficulty @ np.linalg.lstsq(difficulty, scores.T, rcond=None)[0]).T
 
 
-def _check_rows(
-    membership: Bool[np.ndarray, "models n"], size: int, records: int, groups: Int[np.ndarray, " n"] | None
-) -> None:
+def _check_rows(membership: Members, size: int, records: int, groups: Integers | None) -> None:
     """Refuses membership masks that split a group, or differ too much in size from the query set (`dealt_alike`)."""
     whole = membership.shape[1:] == (records,)
     size_planned, of, counts, of_all = size, "records", membership.sum(axis=1), records
@@ -229,9 +219,7 @@ def _check_rows(
         )
 
 
-def mean_variance(
-    scores: Float[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None, side: Bool[np.ndarray, " n"]
-) -> float:
+def mean_variance(scores: Numbers, groups: Integers | None, side: Bool[np.ndarray, " n"]) -> float:
     """The variance of the mean score of the records in `side`, times their number; with groups, taken over groups.
 
     It is G / (G - 1) * (sum over groups of (sum of residuals)^2) / n (Liang & Zeger 1986).
@@ -245,15 +233,13 @@ def mean_variance(
     return float(count / (count - 1) * (sums**2).sum() / len(scores)) if count > 1 else 0.25 * len(scores)
 
 
-def mean_differences(scores: np.ndarray, membership: np.ndarray) -> Float[np.ndarray, " models"]:
+def mean_differences(scores: np.ndarray, membership: np.ndarray) -> PerModel:
     """Each model's mean score over the records in its training set, minus its mean score over the other records."""
     inside, outside = membership.sum(axis=1), (~membership).sum(axis=1)
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
 
 
-def _sampling_variance(
-    scores: Float[np.ndarray, " n"], side: Bool[np.ndarray, " n"], groups: Int[np.ndarray, " n"] | None
-) -> float:
+def sampling_variance(scores: Numbers, side: Bool[np.ndarray, " n"], groups: Integers | None) -> float:
     """The variance of a difference of mean scores that is due to the choice of records or groups."""
     return sum(mean_variance(scores, groups, half) / int(half.sum()) for half in (side, ~side))
 
@@ -268,9 +254,7 @@ def swapped(p_smaller: float, question: Question = "used") -> tuple[str, ...]:
     )
 
 
-def _one_value(
-    target: Float[np.ndarray, " n"], shadows: Float[np.ndarray, "models n"], printed: bool
-) -> tuple[str, ...]:
+def _one_value(target: Numbers, shadows: Scores, printed: bool) -> tuple[str, ...]:
     """A doubt if most of the target's outputs are the same value, and no shadow model's are."""
     most, *rest = (float(np.unique(values, return_counts=True)[1].max() / len(values)) for values in (target, *shadows))
     of_shadows = max(rest)

@@ -9,12 +9,13 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 from scipy import special
 
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.effect import ALPHA
 
 Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
@@ -48,7 +49,7 @@ _distances = jax.jit(jax.vmap(ks_distance))
 
 
 def rho(
-    key: Key[Array, ""],
+    key: OneKey,
     query: Confidences,
     calibration: Confidences,
     target: Float[Array | np.ndarray, "rows n"],
@@ -102,7 +103,7 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 
 def _error(
-    key: Key[Array, ""],
+    key: OneKey,
     query: np.ndarray,
     calibration: np.ndarray,
     target: np.ndarray,

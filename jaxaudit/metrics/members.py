@@ -11,9 +11,10 @@ the mean of any score is the mixture f members + (1 - f) holdout:
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from jaxaudit.errors import check_ranges, check_shapes
+from jaxaudit.metrics.arrays import AnyNumbers, Integers, Numbers, OneKey
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.metrics.permutation import (
@@ -66,12 +67,12 @@ class MembersAnswer(NamedTuple):
 
 
 def members_test(
-    key: Key[Array, ""],
-    scores: Float[Array | np.ndarray, " n"],
+    key: OneKey,
+    scores: AnyNumbers,
     sizes: tuple[int, int, int],
     *,
     groups: Int[Array | np.ndarray, " n"] | None = None,
-    strata: Int[np.ndarray, " n"] | None = None,
+    strata: Integers | None = None,
     p_never: float | None = None,
     permutations: int = PERMUTATIONS,
     level: float = LEVEL,
@@ -143,7 +144,7 @@ def members_test(
 
 
 def set_means(
-    query: Float[np.ndarray, " n"],
+    query: Numbers,
     holdout: Float[np.ndarray, " m"],
     members: Float[np.ndarray, " k"],
     groups: tuple[Int[np.ndarray, " _"] | None, ...],
@@ -159,7 +160,7 @@ def set_means(
     return Sides(*means, of_query, of_holdout, of_members, max(1, min(units) - 1))
 
 
-def means_within(scores: Float[np.ndarray, " n"], sizes: tuple[int, int, int], strata: Int[np.ndarray, " n"]) -> Sides:
+def means_within(scores: Numbers, sizes: tuple[int, int, int], strata: Integers) -> Sides:
     """The means of query set, holdout and members within strata, as differences from the holdout (`set_effects`).
 
     Only sums of the variances have a meaning: one alone may be below 0.

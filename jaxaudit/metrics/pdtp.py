@@ -3,7 +3,6 @@
 Long, Bindschaedler & Gunter (2017), "Towards Measuring Membership Privacy", section 4. On the host, in float64.
 """
 
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -31,21 +30,6 @@ class PDTP(NamedTuple):
     values: Float[np.ndarray, " records"]
     classes: Int[np.ndarray, " records"]
     directions: Int[np.ndarray, " records"]
-
-
-class DTP(NamedTuple):
-    """Differential training privacy of one record: the largest change of any output for any input.
-
-    Attributes:
-        value: in nats, at least 0, never NaN.
-        input, class_index: where the change is largest; the first if tied.
-        direction: as in `PDTP`.
-    """
-
-    value: float
-    input: int
-    class_index: int
-    direction: int
 
 
 class SeedFloor(NamedTuple):
@@ -77,6 +61,7 @@ def pdtp(
     | 0 | above 0 | infinity, direction -1 |
     | above 0 | 0 | infinity, direction +1 |
 
+    With outputs on every possible input, the largest value is the DTP of one record left out (definitions 4.1, 4.2).
     Rows need not sum to 1. With one column, the log-probability of the record's own text, the value is a lower bound of
     the maximum over all texts.
 
@@ -114,40 +99,3 @@ def seed_floor(log_probs: Float[Array | np.ndarray, "seeds records classes"], *,
     check_ranges("[2, inf)", seeds=len(log_probs))
     values = np.stack([pdtp(log_probs[0], other, bins=bins).values for other in log_probs[1:]])
     return SeedFloor(values.mean(axis=0), values.max(axis=0))
-
-
-def dtp(
-    with_record: Float[Array | np.ndarray, "inputs classes"],
-    without_record: Float[Array | np.ndarray, "inputs classes"],
-    *,
-    bins: int = BINS,
-) -> DTP:
-    """DTP(t) of one record t: the maximum of `pdtp` over all inputs (definitions 4.1 and 4.2); larger is more exposed.
-
-    Row i of each array holds the log-probabilities on input i: of A(T) in one, of A(T without t) in the other. With
-    every possible input (`every_input`) the value is exact; with some of them it is a lower bound.
-
-    >>> dtp(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.8, 0.2], [0.1, 0.9]]), bins=0)
-    DTP(value=1.609..., input=1, class_index=0, direction=1)
-    """
-    check_ranges("[1, inf)", inputs=len(with_record))
-    measured = pdtp(with_record, without_record, bins=bins)
-    at = int(measured.values.argmax())
-    return DTP(float(measured.values[at]), at, int(measured.classes[at]), int(measured.directions[at]))
-
-
-def every_input(category_counts: tuple[int, ...], *, limit: int = 1_000_000) -> Float[np.ndarray, "inputs columns"]:
-    """Every possible input of categorical columns, for an exact `dtp`: category indices, last column fastest.
-
-    Inputs take 4 bytes per column each.
-
-    Raises:
-        InputError: a column is numeric (a count of 0), or there are more inputs than `limit`.
-
-    >>> every_input((2, 3)).astype(int).tolist()
-    [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
-    """
-    check_ranges("[1, inf)", columns=len(category_counts), category_counts=category_counts)
-    inputs = prod(category_counts)
-    check_ranges(f"[1, {limit}]", possible_inputs=inputs)
-    return np.stack(np.unravel_index(np.arange(inputs), category_counts), axis=1).astype(np.float32)

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.deal import ways
 from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.randomness import generator_of
@@ -27,9 +28,7 @@ class SetEffects(NamedTuple):
     freedom: int
 
 
-def set_effects(
-    scores: Float[np.ndarray, " n"], sets: Int[np.ndarray, " n"], strata: Int[np.ndarray, " n"]
-) -> SetEffects:
+def set_effects(scores: Numbers, sets: Integers, strata: Integers) -> SetEffects:
     """How much higher the scores of each set are than those of set 0, within strata, by least squares.
 
     The covariance is the sandwich estimate, with each residual as that from a mean over its stratum.
@@ -48,7 +47,7 @@ def set_effects(
     return SetEffects(effects, covariance, max(1, smallest * free // max(records, 1)))
 
 
-def without_strata(columns: Float[np.ndarray, "n columns"], strata: Int[np.ndarray, " n"]) -> np.ndarray:
+def without_strata(columns: Float[np.ndarray, "n columns"], strata: Integers) -> np.ndarray:
     """Numbers minus the mean of their stratum.
 
     >>> without_strata(np.array([[1.0], [3.0], [10.0]]), np.array([5, 5, 6])).T
@@ -91,8 +90,8 @@ def least_permutations(targets: int) -> int:
 
 
 def permutation_test(
-    key: Key[Array, ""],
-    first: Float[Array | np.ndarray, " n"],
+    key: OneKey,
+    first: AnyNumbers,
     second: Float[Array | np.ndarray, " m"],
     *,
     groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
@@ -168,13 +167,13 @@ def _units(groups: Int[Array | np.ndarray, " n"], size: int) -> tuple[Bool[np.nd
 
 
 def permuted_differences(
-    key: Key[Array, ""],
-    values: Float[np.ndarray, "n kinds"],
+    key: OneKey,
+    values: Kinds,
     size: int,
     *,
-    groups: Int[np.ndarray, " n"] | None = None,
-    pairs: Int[np.ndarray, " n"] | None = None,
-    strata: Int[np.ndarray, " n"] | None = None,
+    groups: Integers | None = None,
+    pairs: Integers | None = None,
+    strata: Integers | None = None,
     permutations: int = PERMUTATIONS,
 ) -> Float[np.ndarray, "deals kinds"]:
     """The mean of the first `size` records minus that of the others: first as dealt, then for random other deals.
@@ -228,9 +227,7 @@ def _rotated(
     )
 
 
-def _flipped(
-    generator: np.random.Generator, values: Float[np.ndarray, "n kinds"], permutations: int
-) -> Float[np.ndarray, "deals kinds"]:
+def _flipped(generator: np.random.Generator, values: Kinds, permutations: int) -> Float[np.ndarray, "deals kinds"]:
     """The mean difference within pairs, as dealt and with random signs; the two records of a pair follow each other."""
     apart = values[::2] - values[1::2]
     parts, rows = [apart.mean(axis=0)[None]], max(1, CHUNK // len(apart))
@@ -242,9 +239,9 @@ def _flipped(
 
 def _within_strata(
     generator: np.random.Generator,
-    values: Float[np.ndarray, "n kinds"],
+    values: Kinds,
     size: int,
-    strata: Int[np.ndarray, " n"],
+    strata: Integers,
     permutations: int,
 ) -> Float[np.ndarray, "deals kinds"]:
     """The differences as dealt, and with the records of each stratum permuted."""
@@ -257,9 +254,7 @@ def _within_strata(
     return np.concatenate(parts) * (1 / size + 1 / (n - size))
 
 
-def orders_within(
-    generator: np.random.Generator, strata: Int[np.ndarray, " n"], times: int
-) -> Iterator[Int[np.ndarray, "some n"]]:
+def orders_within(generator: np.random.Generator, strata: Integers, times: int) -> Iterator[Int[np.ndarray, "some n"]]:
     """Random orders of records that are sorted by stratum, some at a time; each record stays within its stratum."""
     stratum, rows = np.unique(strata, return_inverse=True)[1], max(1, CHUNK // max(1, len(strata)))
     for start in range(0, times, rows):
@@ -267,7 +262,7 @@ def orders_within(
 
 
 def better_than_guessing(
-    key: Key[Array, ""],
+    key: OneKey,
     called: Bool[np.ndarray, "attacks models targets"],
     truth: Bool[np.ndarray, "models targets"],
     *,

@@ -5,12 +5,13 @@ known members, and other records that of the holdout. Records are assumed to be 
 """
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Int
 from msgspec.structs import replace
 from scipy import special
 
 from jaxaudit.errors import check_ranges
 from jaxaudit.json_types import StrictStruct
+from jaxaudit.metrics.arrays import AnyMembers, AnyScores, Integers, Kinds, Members, Scores
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
 from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.holdout import learned_is_better, mean_differences, mean_variance, without_difficulty
@@ -42,11 +43,11 @@ class Separation(StrictStruct, frozen=True):
 
 
 def separation(
-    log_odds: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
+    log_odds: AnyScores,
+    membership: AnyMembers,
     draws: Int[np.ndarray, " models"] | None = None,
-    groups: Int[np.ndarray, " n"] | None = None,
-    predictors: Float[np.ndarray, "n kinds"] | None = None,
+    groups: Integers | None = None,
+    predictors: Kinds | None = None,
 ) -> Separation:
     """Measures how far the score of the holdout test separates records in training from others, on models that were
     each trained on a random choice of the records (`membership`).
@@ -82,9 +83,9 @@ def separation(
 
 
 def separation_of(
-    scores: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
-    groups: Int[np.ndarray, " n"] | None = None,
+    scores: Scores,
+    membership: Members,
+    groups: Integers | None = None,
     stretch: float = 1.0,
 ) -> Separation:
     """How far any kind of score separates records in training from others, over at least two models.
@@ -104,8 +105,8 @@ def separation_of(
 
 
 def own_data_stretch(
-    log_odds: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
+    log_odds: Scores,
+    membership: Members,
     draws: Int[np.ndarray, " models"],
     share: float = SHARE,
 ) -> float:
@@ -129,10 +130,10 @@ def own_data_stretch(
 
 
 def as_of_own_data(
-    log_odds: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
+    log_odds: Scores,
+    membership: Members,
     stretch: float,
-) -> tuple[Float[np.ndarray, "models n"], list[Profile]]:
+) -> tuple[Scores, list[Profile]]:
     """Each model's log-odds (cut) with its own deviation stretched, and the profile of all other models."""
     profiles = list(profiles_of_others(log_odds, membership))
     usual = [
@@ -255,10 +256,10 @@ class Memory(StrictStruct, frozen=True):
 
 
 def memory_of_models(
-    log_odds: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
-    predictors: Float[np.ndarray, "n kinds"],
-    groups: Int[np.ndarray, " n"] | None = None,
+    log_odds: AnyScores,
+    membership: AnyMembers,
+    predictors: Kinds,
+    groups: Integers | None = None,
     *,
     stretch: float = 1.0,
     helped: bool = True,

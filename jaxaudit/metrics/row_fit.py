@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.data.bank.bank import row_blocks
+from jaxaudit.metrics.arrays import Members, Numbers, PerModel
 from jaxaudit.metrics.scores import cut
 
 RATE = 1e-2
@@ -34,12 +35,12 @@ def dealt_records(places: Int[np.ndarray, " some"]) -> Dealt:
 
 
 def row_fits(
-    outputs: Float[np.ndarray, " n"],
-    membership: Bool[np.ndarray, "models n"],
+    outputs: Numbers,
+    membership: Members,
     sets: Sequence[Dealt],
     other_outputs: Float[np.ndarray, "known n"] | None = None,
     other_rows: Sequence[int] = (),
-) -> Float[np.ndarray, " models"]:
+) -> PerModel:
     """How well a model's outputs fit each membership mask, in standard deviations; 0 on average for unrelated masks.
 
     Outputs are log-odds of each record's own class, less what the mean of `other_outputs`, of the models of
@@ -56,7 +57,7 @@ def row_fits(
     return fits
 
 
-def other_row(fits: Float[np.ndarray, " models"], own_row: int, rate: float = RATE) -> int | None:
+def other_row(fits: PerModel, own_row: int, rate: float = RATE) -> int | None:
     """The row that the outputs fit best, if the fit is significant and the row is not the model's `own_row`; else None.
 
     The model's own outputs give a row with probability at most `rate`, by Hoeffding's (1963) tail exp(-z^2 / 2).

@@ -10,10 +10,11 @@ records (`normal_scores`), numbers a large one of few (`cut_scores`).
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Float, Int
 from scipy import special
 
 from jaxaudit.kernels.ranking import mid_ranks
+from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large
@@ -41,14 +42,14 @@ class ScoreTest(NamedTuple):
 
 
 def score_test(
-    key: Key[Array, ""],
+    key: OneKey,
     scores: Float[np.ndarray, "scales n kinds"],
     directions: Int[np.ndarray, " kinds"],
     size: int,
     *,
-    groups: Int[np.ndarray, " n"] | None = None,
-    pairs: Int[np.ndarray, " n"] | None = None,
-    strata: Int[np.ndarray, " n"] | None = None,
+    groups: Integers | None = None,
+    pairs: Integers | None = None,
+    strata: Integers | None = None,
     permutations: int = PERMUTATIONS,
 ) -> ScoreTest:
     """Was the query set used? A permutation test of the scores' differences between query set and holdout (`combined`).
@@ -116,7 +117,7 @@ def normal_scores(values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     return special.ndtri(ranks / (values.size + 1))
 
 
-def cut_scores(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def cut_scores(values: Numbers) -> Numbers:
     """Numbers in standard deviations, the lowest and the highest 1% (one at least) cut to the next one.
 
     >>> cut_scores(np.array([1.0, 2.0, 3.0, 2.0, 1e9])).round(2)
@@ -131,9 +132,7 @@ def cut_scores(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     return (cut_values - cut_values.mean()) / cut_values.std()
 
 
-def residuals(
-    scores: Float[np.ndarray, "n kinds"], predictors: Float[np.ndarray, "n columns"]
-) -> Float[np.ndarray, "n kinds"]:
+def residuals(scores: Kinds, predictors: Float[np.ndarray, "n columns"]) -> Kinds:
     """What ridge regression on the predictors and a constant leaves of each kind of scores, in standard deviations.
 
     The penalty is chosen by generalised cross-validation (Golub, Heath & Wahba 1979).
@@ -173,13 +172,13 @@ class ShareLeft(NamedTuple):
 
 
 def share_left(
-    target: Float[np.ndarray, " n"],
+    target: Numbers,
     unused: Float[np.ndarray, "unused n"],
     used: Float[np.ndarray, "used n"],
     size: int,
     *,
-    groups: Int[np.ndarray, " n"] | None = None,
-    strata: Int[np.ndarray, " n"] | None = None,
+    groups: Integers | None = None,
+    strata: Integers | None = None,
     alpha: float = ALPHA,
     level: float = LEVEL,
 ) -> ShareLeft:

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Float32, Int
 from scipy import special
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Numbers, Scores
 from jaxaudit.metrics.shares import Profile, profile, profiles_of_others
 
 MOST_STEP = 0.25
@@ -83,8 +84,8 @@ class MembershipScores(NamedTuple):
         shadows: of each shadow model, computed with the other shadow models.
     """
 
-    target: Float[np.ndarray, " n"]
-    shadows: Float[np.ndarray, "models n"]
+    target: Numbers
+    shadows: Scores
 
 
 def log_odds(
@@ -121,9 +122,9 @@ def _log_sum_exp(values: np.ndarray) -> np.ndarray:
 
 
 def membership_scores(
-    target: Float[Array | np.ndarray, " n"],
-    shadows: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
+    target: AnyNumbers,
+    shadows: AnyScores,
+    membership: AnyMembers,
 ) -> MembershipScores:
     """Membership scores of a target and of its shadow models; larger means more likely trained on the record.
 
@@ -155,9 +156,9 @@ def membership_scores(
 
 
 def scores_among(
-    models: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
-) -> Float[np.ndarray, "models n"]:
+    models: AnyScores,
+    membership: AnyMembers,
+) -> Scores:
     """The scores of models of known or assumed membership, each computed with the other models."""
     models, membership = cut(models), np.asarray(membership)
     check_models(models[0], models, membership)
@@ -208,14 +209,14 @@ def fit_weights(
     return weights
 
 
-def evenly_spaced(models: Float[np.ndarray, "models n"]) -> Int[np.ndarray, " some"]:
+def evenly_spaced(models: Scores) -> Int[np.ndarray, " some"]:
     """Evenly spaced indices of as many models as make up `PAIRS` pairs of a model and a record; at least one."""
     count = min(len(models), max(1, PAIRS // models.shape[1]))
     return np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))
 
 
 def evidence_among(
-    models: Float[Array | np.ndarray, "models n"], membership: Bool[Array | np.ndarray, "models n"]
+    models: AnyScores, membership: AnyMembers
 ) -> tuple[Float[np.ndarray, "models n kinds"], Float[np.ndarray, " kinds"]]:
     """The evidence from which `scores_among` computes scores, and the weights of its kinds."""
     models, membership = cut(models), np.asarray(membership)

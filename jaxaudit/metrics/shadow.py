@@ -8,10 +8,11 @@ query set's provider looks like use, neither way can show. Prefer a holdout.
 """
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool
 from scipy import special
 
 from jaxaudit.errors import check_ranges
+from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Numbers, PerModel
 from jaxaudit.metrics.behaviour import calibration_used
 from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect, limits_of
 from jaxaudit.metrics.scores import check_outputs, cut
@@ -28,9 +29,9 @@ uncertain."""
 
 
 def shadow_test(
-    target: Float[Array | np.ndarray, " n"],
-    shadows: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
+    target: AnyNumbers,
+    shadows: AnyScores,
+    membership: AnyMembers,
     queried: int | None = None,
     *,
     unseen: Bool[np.ndarray, " n"] | None = None,
@@ -128,12 +129,12 @@ def shadow_test(
 
 
 def accuracies_on_unused(
-    target: Float[Array | np.ndarray, " n"],
-    shadows: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
+    target: AnyNumbers,
+    shadows: AnyScores,
+    membership: AnyMembers,
     queried: int,
     unseen: Bool[np.ndarray, " n"] | None = None,
-) -> tuple[float, Float[np.ndarray, " models"]]:
+) -> tuple[float, PerModel]:
     """The accuracy of the target and of each shadow model on calibration records that it was not trained on.
 
     For the arguments see `shadow_test`.
@@ -154,9 +155,9 @@ def refuse_few(records: int) -> None:
 
 
 def mixture_likeness(
-    target: Float[Array | np.ndarray, " n"],
-    shadows: Float[Array | np.ndarray, "models n"],
-    membership: Bool[Array | np.ndarray, "models n"],
+    target: AnyNumbers,
+    shadows: AnyScores,
+    membership: AnyMembers,
     *,
     stretch: float = 1.0,
 ) -> float:
@@ -170,7 +171,7 @@ def mixture_likeness(
     return float((1 + (np.array(likelihoods) <= own_likelihood).sum()) / (1 + len(likelihoods)))
 
 
-def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, stretch: float = 1.0) -> float:
+def mixture_log_likelihood(outputs: Numbers, shadows: Profile, stretch: float = 1.0) -> float:
     """The mean log-likelihood (nats per record) of log-odds under the best mixture of used and unused records.
 
     With s the squared stretch, a share f has log[(1 - f) N(outside, s v_out) + f N(inside, s v_in)].
@@ -184,7 +185,7 @@ def mixture_log_likelihood(outputs: Float[np.ndarray, " n"], shadows: Profile, s
     return float(np.maximum(mixtures, LEAST_LOG_DENSITY).mean(axis=1).max())
 
 
-def _rank(of_shadows: Float[np.ndarray, " models"], own_statistic: float, width: float, *, larger: bool) -> float:
+def _rank(of_shadows: PerModel, own_statistic: float, width: float, *, larger: bool) -> float:
     """The one-sided p-value of the target's statistic among those of `of_shadows`, its distance divided by `width`."""
     sign = 1 if larger else -1
     distance = sign * (own_statistic - of_shadows.mean()) / width

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
+
+from jaxaudit.metrics.arrays import Members, Numbers, PerModel, Scores
 
 PRIOR_MODELS = 4.0
 """Variances are shrunk as if the mean variance of all records had been observed in this many more models."""
@@ -26,22 +28,22 @@ class Profile(NamedTuple):
         variance: the variance pooled over both kinds of models, shrunk in the same way.
     """
 
-    outside: Float[np.ndarray, " n"]
-    inside: Float[np.ndarray, " n"]
-    outside_variance: Float[np.ndarray, " n"]
-    inside_variance: Float[np.ndarray, " n"]
-    variance: Float[np.ndarray, " n"]
+    outside: Numbers
+    inside: Numbers
+    outside_variance: Numbers
+    inside_variance: Numbers
+    variance: Numbers
 
 
-def profile(models: Float[np.ndarray, "models n"], membership: Bool[np.ndarray, "models n"]) -> Profile:
+def profile(models: Scores, membership: Members) -> Profile:
     """The profile of each record over these models of known membership."""
     centre = models.mean(axis=0)
     return _profile(_sums(models, membership, centre), centre)
 
 
 def profiles_without(
-    models: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
+    models: Scores,
+    membership: Members,
     left_out: Iterable[Int[np.ndarray, "some n"]],
 ) -> Iterator[Profile]:
     """For each array of `left_out`, the profile without some models: one model's index per record, or -1 for none."""
@@ -58,8 +60,8 @@ def profiles_without(
 
 
 def profiles_of_others(
-    models: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
+    models: Scores,
+    membership: Members,
     places: Int[np.ndarray, " some"] | None = None,
 ) -> Iterator[Profile]:
     """For each model, or each model whose index is in `places`, the profile of all other models."""
@@ -113,7 +115,7 @@ def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
 Records = Bool[np.ndarray, " n"]
 
 
-def linear_share(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Records) -> float:
+def linear_share(outputs: Numbers, shadows: Profile, records: Records) -> float:
     """The used share of the records selected by `records`, not cut to [0, 1]; 0 if shadow models remember none of them.
 
     >>> flat = np.ones(4)
@@ -127,7 +129,7 @@ def linear_share(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Re
     return float(weight @ (outputs - shadows.outside)[records]) / reach if reach > 0 else 0.0
 
 
-def own_scatter(outputs: Float[np.ndarray, " n"], shadows: Profile, records: Records) -> float:
+def own_scatter(outputs: Numbers, shadows: Profile, records: Records) -> float:
     """The root mean square distance of outputs from the mean of models without the record, in standard deviations.
 
     >>> flat = np.ones(4)
@@ -143,18 +145,18 @@ class Shares(NamedTuple):
     Those of the calibration set are over records that a model was not trained on; 0, and 1 for the scatter, without it.
     """
 
-    query: Float[np.ndarray, " models"]
-    calibration: Float[np.ndarray, " models"]
-    scatter: Float[np.ndarray, " models"]
+    query: PerModel
+    calibration: PerModel
+    scatter: PerModel
     target_query: float
     target_calibration: float
     target_scatter: float
 
 
 def used_shares(
-    target: Float[np.ndarray, " n"],
-    shadows: Float[np.ndarray, "models n"],
-    membership: Bool[np.ndarray, "models n"],
+    target: Numbers,
+    shadows: Scores,
+    membership: Members,
     queried: int,
     unseen: Records | None = None,
 ) -> Shares:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float
 
 from jaxaudit.errors import check_ranges
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.attack_rates import LEAST_EXPECTED
 from jaxaudit.metrics.over_models import NONE, Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
@@ -40,7 +41,7 @@ class ULira(NamedTuple):
 
 
 def u_lira(
-    key: Key[Array, ""],
+    key: OneKey,
     unlearned: Float[np.ndarray, "models records"],
     retrained: Float[np.ndarray, "others asked"],
     *,
@@ -79,7 +80,7 @@ def u_lira(
 
 
 def u_lira_rate(
-    key: Key[Array, ""],
+    key: OneKey,
     unlearned: Float[np.ndarray, "models records"],
     retrained: Float[np.ndarray, "others asked"],
     *,
@@ -118,7 +119,7 @@ def _once(sides: Sides) -> Counts:
 
 
 def _over_models(
-    key: Key[Array, ""], value: float, statistic: Callable[[Counts], float], sides: Sides, replicates: int, level: float
+    key: OneKey, value: float, statistic: Callable[[Counts], float], sides: Sides, replicates: int, level: float
 ) -> Estimate:
     """The value with its interval over models, within 0 and 1: the statistic of bootstrap replicates has the counts of
     each model.

@@ -1,4 +1,4 @@
-"""Networks of the papers and other common networks, and the conversion of Flax, PyTorch and Keras modules.
+"""Networks of the papers and other common networks, and the conversion of Flax and PyTorch modules.
 
 A module, a folder or a file that cannot be used is an `InputError`; `Raises` says only what is particular.
 """
@@ -7,7 +7,7 @@ from jaxaudit.models.attention import GPT, ViT
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 from jaxaudit.models.causal import Adapters, write_adapter
 from jaxaudit.models.module import HiddenStates, hidden_states
-from jaxaudit.models.networks import MLP, LiuCNN, MedicalCNN, RandomCrop, ResNet, WideResNet
+from jaxaudit.models.networks import MLP, LiuCNN, ResNet, WideResNet
 from jaxaudit.randomness import RUN_ONCE
 
 __all__ = [
@@ -17,10 +17,8 @@ __all__ = [
     "Adapters",
     "HiddenStates",
     "LiuCNN",
-    "MedicalCNN",
     "ModuleFactory",
     "PureModule",
-    "RandomCrop",
     "ResNet",
     "ViT",
     "WideResNet",

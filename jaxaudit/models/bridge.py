@@ -1,4 +1,4 @@
-"""Converts a Flax, PyTorch or Keras module to two pure functions; all arrays but the parameters are explicit state.
+"""Converts a Flax or PyTorch module to two pure functions; all arrays but the parameters are explicit state.
 
 A factory is called by the names of its parameters. Collections of a Linen module other than `params` are state.
 """
@@ -20,8 +20,7 @@ from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.attention import GPT
 from jaxaudit.models.causal import Adapters
-from jaxaudit.models.keras_model import built_by_keras, is_keras_model, keras_functions
-from jaxaudit.models.module import Head, ModuleFactory, Origin, PureModule, needed_inputs
+from jaxaudit.models.module import WAYS_ON, Head, ModuleFactory, Origin, PureModule, needed_inputs
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
 UNFIT = (
@@ -70,7 +69,7 @@ def pure_module(
         return net._replace(made_by=pure_module, arguments=(factory, input_shape, classes, None, True))
     whole = isinstance(factory, linen.Module)
     name = getattr(factory, "__qualname__", type(factory).__name__ if whole else repr(factory))
-    if isinstance(factory, nnx.Module) or is_torch_module(factory) or is_keras_model(factory):
+    if isinstance(factory, nnx.Module) or is_torch_module(factory):
         raise InputError(
             f"the model {type(factory).__name__} is already built, so every model would start from its weights; name "
             "its class, or a function that builds it."
@@ -103,8 +102,6 @@ def pure_module(
             net = linen_functions(built, input_shape)
         elif call is None or isinstance(built, nnx.Module):
             net = _nnx_functions(built, build, fields)._replace(seeded=call is None or call.seeded)
-        elif is_keras_model(built):
-            net = keras_functions(built, name, input_shape)
         else:
             net = torch_functions(partial(call.build, factory, None), name, input_shape, fields)
         _check_outputs(net, name, input_shape, classes, of_tokens)
@@ -130,12 +127,11 @@ def _abstract_key() -> Any:
 
 
 def _called(factory: Any, name: str, call: "FactoryCall", key: Key[Array, ""]) -> Any:
-    with built_by_keras():
-        module = call.build(factory, nnx.Rngs(key))
-    if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module) and not is_keras_model(module):
+    module = call.build(factory, nnx.Rngs(key))
+    if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module):
         raise InputError(
-            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module, flax.linen.Module, "
-            "torch.nn.Module or keras.Model."
+            f"the model factory {name} returned a {type(module).__name__}, not a flax.nnx.Module, flax.linen.Module "
+            f"or torch.nn.Module; {WAYS_ON}."
         )
     return module
 

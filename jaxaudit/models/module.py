@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Key, Real
 from jaxaudit.errors import InputError, visible
 
 ModuleFactory = Callable[..., Any]
-"""`factory(input_shape, classes, *, rngs)`, which returns a Flax, PyTorch or Keras module that maps `[n, *input_shape]`
+"""`factory(input_shape, classes, *, rngs)`, which returns a Flax or PyTorch module that maps `[n, *input_shape]`
 to logits `[n, classes]`. Other parameters are matched by their names: see `plan_call`."""
 
 
@@ -34,7 +34,7 @@ class Origin:
     """The framework in which a network is written.
 
     Attributes:
-        framework: `flax.nnx`, `flax.linen`, `torch` or `keras`.
+        framework: `flax.nnx`, `flax.linen` or `torch`.
         outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
             `PureModule.apply` does that.
         unsaved: arrays of the state that the framework does not save, by name.

@@ -7,7 +7,7 @@ gives
     sum over t < T of b(t) (theta(t+1) - theta(t))  =  b(T-1) theta(T) + sum over t < T of (b(t-1) - b(t)) theta(t)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -18,9 +18,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, Real
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
-from jaxaudit.learners.stepped import TrainsAsAnother
+from jaxaudit.learners.learner import FormedLearner, Inputs, Labels, TrainState, Weights
+from jaxaudit.learners.stepped import TrainsBySteps
 from jaxaudit.unlearning.method import cites
 
 
@@ -71,11 +72,47 @@ class Running(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recording(TrainsAsAnother):
+class Recording(TrainsBySteps):
     """A learner that trains like `learner` and adds up the updates to undo.
 
     The lowest bit of a record's label marks a record to forget; the class is in the bits above.
     """
+
+    learner: SteppedLearner
+
+    @property
+    def epochs(self) -> int:
+        return self.learner.epochs
+
+    @property
+    def batch_size(self) -> int:
+        return self.learner.batch_size
+
+    @property
+    def batch_coupled(self) -> bool:
+        return self.learner.batch_coupled
+
+    @property
+    def convolves(self) -> bool:
+        return self.learner.convolves
+
+    @property
+    def form(self) -> str | None:
+        return getattr(self.learner, "form", None)
+
+    def convolutions(self) -> list[Convolution]:
+        return self.learner.convolutions() if isinstance(self.learner, FormedLearner) else []
+
+    def in_form(self, form: str | None) -> "Recording":
+        return replace(self, learner=self.learner.in_form(form)) if isinstance(self.learner, FormedLearner) else self
+
+    @property
+    def shared(self) -> Any:
+        return getattr(self.learner, "shared", None)
+
+    def having(self, shared: Any) -> "Recording":
+        learner: Any = self.learner
+        return replace(self, learner=learner.having(shared))
 
     def init(self, key: Key[Array, ""]) -> TrainState:
         start = self.learner.init(key)

@@ -11,11 +11,10 @@ import numpy as np
 import optax
 import pytest
 
-from jaxaudit.attacks import learned
-from jaxaudit.attacks.learned import fit_learned, learned_probabilities
+from jaxaudit.attacks import fit_learned, learned, learned_probabilities
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.ranking import auc
+from jaxaudit.kernels import auc
 from jaxaudit.learners.stepped import epoch_bits, init_key, own_batches
 
 CLASSES, RECORDS = 3, 130

@@ -41,9 +41,10 @@ from jaxaudit.attacks.records.stacked import FEW, FOLDS
 from jaxaudit.audits import ATTACKS
 from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.ranking import auc
+from jaxaudit.kernels import auc
+from jaxaudit.metrics import Profile
 from jaxaudit.metrics.scores import EVIDENCE_LIMIT, fit_weights, membership_evidence
-from jaxaudit.metrics.shares import PRIOR_MODELS, Profile
+from jaxaudit.metrics.shares import PRIOR_MODELS
 
 
 @pytest.mark.parametrize(("paired", "views"), [(True, 2), (False, 1)])

@@ -218,10 +218,3 @@ def write_bad() -> None:
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):
     write_bad()
     refused(("efficacy", *words, "--out", "run"), said)
-
-
-def test_without_keras_the_pip_line_is_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "keras", None)
-    Path("net.py").write_text("import keras")
-    words = ("--model", "net.py:build", "--params", "a.safetensors", "--data", "forget.npz")
-    refused(("efficacy", *words), ("pip install 'jaxaudit[keras]'",))

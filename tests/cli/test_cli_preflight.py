@@ -125,7 +125,7 @@ def refused(words: tuple[str, ...], *said: str) -> None:
     ("words", "said"),
     [
         (("--query", "query.npz", "--tests", "shadow"), ("--query", "--calibration")),
-        ((*QUICK, "--model", "resnet50x"), ("--model resnet50x", "mlp", "liu-cnn", "medical-cnn", "resnet-8-16")),
+        ((*QUICK, "--model", "resnet50x"), ("--model resnet50x", "mlp", "liu-cnn", "resnet-8-16")),
         ((*QUICK, "--recipe", "optimizer=lion"), ("--recipe optimizer lion", "adam", "sgd", "package.module:function")),
         ((*QUICK, "--tests", "shaddow"), ("--tests", "shaddow", "shadow?")),
         ((*QUICK, "--tests", ","), ("--tests", "holdout", "shadow", "rho", "all")),

@@ -211,9 +211,6 @@ def test_ctrl_c_leaves_the_models_that_are_trained(folder: Path):
     assert not Path("bank/unfinished").exists()
 
 
-# Early stopping
-
-
 def outputs(bank: str) -> np.ndarray:
     return np.stack([np.load(path) for path in sorted(Path(bank, "outputs").iterdir())])
 
@@ -229,17 +226,6 @@ def test_a_model_that_diverges_ends_the_training_and_is_not_kept(folder: Path):
     assert load_bank(Path("bank")).missing().tolist() == list(range(20))
     judged = jaxaudit("ks", "--query", "deal/query.npz", "--calibration", "c.npz", *steps, "--effort", "quick")
     assert (judged.code, judged.out) == (2, "")
-
-
-def test_options_of_early_stopping_that_cannot_be_are_refused(folder: Path):
-    for words, said in (
-        (("--recipe", "patience=0"), "--recipe patience=0 must be EPOCHS[:SHARE]"),
-        (("--recipe", "patience=2:1"), "--recipe patience=2:1 must be EPOCHS[:SHARE]"),
-        (("--recipe", "patience=2:"), "--recipe patience=2: must be EPOCHS[:SHARE]"),
-    ):
-        refused(("shadows", "train", *TRAINED, *HELD, *words, "--models", "20", "--out", "bank"), (said,))
-    for command in ("pdtp", "attack", "unlearn"):
-        assert jaxaudit(command, "--recipe", "patience=2").code == 2
 
 
 def test_only_one_command_writes_a_new_bank(folder: Path):

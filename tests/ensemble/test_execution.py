@@ -2,7 +2,7 @@
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -60,20 +60,6 @@ def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float
     assert abs(seen[-1][0] - WHOLE * outer[0] / sum(outer)) <= 1
     for part in parts[1:]:
         tell(part, 1, 1)
-    assert seen[-1] == (WHOLE, WHOLE)
-
-
-def test_parts_may_report_at_the_same_time():
-    seen, whole = watched()
-    parts = whole.split(*[1] * 4)
-
-    def work(part: Execution) -> None:
-        for done in range(201):
-            tell(part, done, 200)
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(work, parts))
-    assert seen == sorted(seen)
     assert seen[-1] == (WHOLE, WHOLE)
 
 

@@ -28,7 +28,7 @@ from support.tiny_learners import (
 )
 
 from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch
-from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, call_directory, read_chunk, write_chunk
+from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, read_chunk, write_chunk
 from jaxaudit.ensemble.chunk import steps_from_host
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.program import LEAST_WORDS
@@ -248,14 +248,6 @@ def test_what_cannot_be_kept_is_refused(then: Any, message: str, tmp_path: Path)
         fit(CENTROIDS, then, tmp_path)
     assert "\n" not in str(caught.value)
     assert files(tmp_path) == []
-
-
-def test_a_call_on_other_devices_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    call = (tmp_path, KEYS, ROWS, INPUTS, LABELS)
-    here = call_directory(*call)
-    assert here == call_directory(*call)
-    monkeypatch.setattr("jax.local_devices", lambda: 2 * jax.devices())
-    assert call_directory(*call) != here
 
 
 CLOSE = {"rtol": 0, "atol": 1e-4}  # as in test_fit_many.py

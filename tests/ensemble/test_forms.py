@@ -3,6 +3,7 @@
 What a step costs follows from shapes alone; the time that it takes is an estimate.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -24,11 +25,9 @@ from jaxaudit.ensemble import (
 )
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import convolutions_of, parsed_form
-from jaxaudit.learners import language_model, network
-from jaxaudit.learners.network import NetworkLearner
+from jaxaudit.learners import NetworkLearner, language_model, network
 from jaxaudit.membership import everyone
-from jaxaudit.models import GPT, MLP, LiuCNN
-from jaxaudit.models.bridge import ModuleFactory
+from jaxaudit.models import GPT, MLP, LiuCNN, ModuleFactory
 
 
 def _cnn():
@@ -195,7 +194,7 @@ def test_pieces_of_a_minibatch_count_as_often_as_they_are_taken():
     layers = 2 * 3 * 64 * 256 * (12 * 16**2 + 16 * 50)
     attention = 2 * 3 * 64 * 2 * 256**2 * 16
     assert operations == pytest.approx(execution.PIECES * (layers + attention), rel=0.4)
-    small = learner.in_batches_of(2)
+    small = replace(learner, batch_size=2)
     assert small.at_once() == small
     assert count_step(small, tokens, np.zeros(64, int)).step == pytest.approx(
         operations / 64 * 2 / execution.PIECES, rel=0.1

@@ -25,7 +25,6 @@ from jaxaudit.ensemble.concurrency import this_machine, unlike
 from jaxaudit.ensemble.local_workers import gpus_of
 from jaxaudit.ensemble.worker import LARGE, drop_left, shared
 from jaxaudit.errors import InputError
-from jaxaudit.learners import stop_early
 from jaxaudit.membership import everyone, leave_one_out_masks
 
 EXAMPLES, MODELS = 41, 11
@@ -37,7 +36,6 @@ ROWS = np.concatenate(
 POOL = records(EXAMPLES, 4)
 LEARNERS = {
     "dropout": learner(Dropped),
-    "early stopping": stop_early(learner(), 2),
     "convolution": learner(Convolved, (5, 5, 1)),
     "whole": NearestCentroid(),
 }
@@ -59,7 +57,7 @@ def two() -> Any:
 
 @pytest.mark.outer
 def test_numbers_are_those_of_one_process(two: Any):
-    """Dropout (keys among the results), early stopping, a convolution, a learner without steps: bit for bit."""
+    """Dropout (keys among the results), a convolution, a learner without steps: bit for bit."""
     for name, one in LEARNERS.items():
         alone = fit(one, Execution(3))
         assert alone.tobytes() == fit(one, Execution(3, executor=two)).tobytes(), name

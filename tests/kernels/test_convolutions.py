@@ -12,7 +12,7 @@ from jax import lax
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import UNROLLED, convolutions_of, in_form, parsed_form
-from jaxaudit.learners import network, stop_early
+from jaxaudit.learners import network
 from jaxaudit.models import ResNet
 
 SHAPES = {
@@ -88,13 +88,6 @@ def test_a_dilated_or_grouped_convolution_has_no_patches():
     np.testing.assert_allclose(in_form(grouped, "ttt")(inputs, kernel), grouped(inputs, kernel))
 
 
-def test_bytes_of_patches_are_counted():
-    function, (inputs, kernel) = _convolution("stride, padded unevenly")
-    (convolution,) = convolutions_of(function, inputs[0], kernel[0])
-    height, width = function(inputs[0], kernel[0]).shape[1:3]
-    assert convolution.patch_bytes() == 2 * height * width * (3 * 2 * 3) * 4
-
-
 @pytest.mark.parametrize("norm", ["group", "batch"])
 def test_models_trained_in_another_form_differ_by_rounding(norm):
     random = np.random.default_rng(1)
@@ -108,11 +101,3 @@ def test_models_trained_in_another_form_differ_by_rounding(norm):
     other = fit_many(keys, rows, inputs, labels, learner.in_form(letters), execution=Execution(models_per_batch=1))
     for mine, theirs in zip(jax.tree.leaves(other), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
-
-
-def test_a_learner_that_stops_early_trains_in_the_form_of_its_network():
-    learner = network(partial(ResNet, width=4), (8, 8, 3), 3, optimizer=optax.sgd(0.05), epochs=1, batch_size=8)
-    early = stop_early(learner, patience=1)
-    assert early.convolutions() == learner.convolutions() != []
-    formed = early.in_form("ppp")
-    assert formed.form == vars(formed.learner)["form"] == "ppp"

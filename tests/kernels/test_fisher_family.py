@@ -11,13 +11,15 @@ from flax import nnx
 from support.gradient_twins import CLASSES, examples, gradients_by_loop, nnx_log_prob, of_label, wide
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms import (
+from jaxaudit.kernels import (
+    Bernoulli,
+    Gaussian,
+    Likelihood,
     fisher_diagonal,
     gradient_similarity,
     mean_gradient,
     squared_grad_norms,
 )
-from jaxaudit.kernels.likelihoods import Bernoulli, Gaussian, Likelihood
 from jaxaudit.models import MLP
 
 X, Y = examples(7, 4)

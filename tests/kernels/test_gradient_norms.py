@@ -28,8 +28,8 @@ from support.gradient_twins import (
 )
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms import chunks, fisher_diagonal, squared_grad_norms
-from jaxaudit.kernels.likelihoods import precise_log_softmax
+from jaxaudit.kernels import fisher_diagonal, precise_log_softmax, squared_grad_norms
+from jaxaudit.kernels.gradient_norms import chunks
 from jaxaudit.models import MLP, LiuCNN
 
 

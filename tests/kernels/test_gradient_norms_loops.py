@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.gradient_twins import examples, fisher_by_loop, gradients_by_loop, norms_by_loop, of_label, wide
 
-from jaxaudit.kernels.gradient_norms import fisher_diagonal, squared_grad_norms
+from jaxaudit.kernels import fisher_diagonal, squared_grad_norms
 
 LAYERS, WIDTH, WORDS = 5, 4, 7
 X, Y = examples(5, 6, 3)

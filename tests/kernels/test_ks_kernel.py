@@ -20,7 +20,7 @@ from scipy import stats
 from support.references import assert_within_a_rounding, f32, ks_by_definition, ks_by_scipy
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import bootstrap_ks, bootstrap_ks_paired, ks_distance
+from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
 from jaxaudit.kernels.kolmogorov_smirnov import ks_distance_by_sort, ks_distance_on_host, uniform_indices, widest
 from jaxaudit.kernels.ks_bootstrap import bootstrap_by_sort
 
@@ -188,84 +188,65 @@ RECORDS, FEW = 30, 17
 """Of samples, and replicates, that tests share: each other number is another program."""
 
 
-def on_host(key, first, second, replicates, paired):
-    return bootstrap_ks(key, first, second, replicates, paired=paired)
+def on_host(key, first, second, replicates):
+    return bootstrap_ks_paired(key, first, second[None], replicates)[:, 0]
 
 
-def on_device(key, first, second, replicates, paired):
+def on_device(key, first, second, replicates):
     """The accelerator's lowering, run here."""
-    return _compiled(key, jnp.asarray(first), jnp.asarray(second)[None], replicates=replicates, paired=paired)[:, 0]
+    return _compiled(key, jnp.asarray(first), jnp.asarray(second)[None], replicates=replicates)[:, 0]
 
 
-_compiled: Any = jax.jit(bootstrap_by_sort, static_argnames=("replicates", "paired"))
+_compiled: Any = jax.jit(bootstrap_by_sort, static_argnames="replicates")
 BOTH_PATHS = pytest.mark.parametrize("bootstrap", [on_host, on_device])
 
 
-def exact_distribution(first, second, paired) -> dict[float, Fraction]:
-    """Every possible draw, enumerated: the bootstrap distribution without chance."""
-    draws = [itertools.product(range(len(sample)), repeat=len(sample)) for sample in (first, second)]
-    pairs = [(draw, draw) for draw in draws[0]] if paired else list(itertools.product(*draws))
-    distances = Counter(
-        float(np.float32(ks_by_definition([first[i] for i in a], [second[i] for i in b]))) for a, b in pairs
-    )
-    return {distance: Fraction(count, len(pairs)) for distance, count in distances.items()}
-
-
 @BOTH_PATHS
-@pytest.mark.parametrize(
-    ("first", "second", "paired"),
-    [
-        ([0.1, 0.4, 0.4], [0.2, 0.4], False),
-        ([0.1, 0.4, 0.4, 0.9], [0.3, 0.2, 0.5, 0.9], True),
-    ],
-)
-def test_replicates_follow_the_exact_distribution(bootstrap, first, second, paired):
+def test_replicates_follow_the_exact_distribution(bootstrap):
     """Chi-square against all possible draws; a right program fails for 1 key in 10,000 (this key passes)."""
-    probabilities = exact_distribution(first, second, paired)
-    replicates = 4000
-    found = np.asarray(bootstrap(KEY, f32(first), f32(second), replicates, paired))
-    values = sorted(probabilities)
+    first, second, replicates = [0.1, 0.4, 0.4, 0.9], [0.3, 0.2, 0.5, 0.9], 4000
+    draws = list(itertools.product(range(4), repeat=4))
+    counts = Counter(
+        float(np.float32(ks_by_definition([first[i] for i in draw], [second[i] for i in draw]))) for draw in draws
+    )
+    found = np.asarray(bootstrap(KEY, f32(first), f32(second), replicates))
+    values = sorted(counts)
     nearest = np.argmin(np.abs(found[:, None] - np.asarray(values)), axis=1)
     np.testing.assert_allclose(found, np.asarray(values)[nearest], rtol=1e-6)
-    expected = [float(probabilities[value]) * replicates for value in values]
+    expected = [counts[value] / len(draws) * replicates for value in values]
     assert stats.chisquare(np.bincount(nearest, minlength=len(values)), expected).pvalue > 1e-4
 
 
 @BOTH_PATHS
 def test_first_replicates_do_not_depend_on_how_many(bootstrap):
-    random = np.random.default_rng(4)
-    first, second = random.normal(size=(2, RECORDS)).astype("f4")
-    long = bootstrap(KEY, first, second, 50, False)
-    np.testing.assert_array_equal(bootstrap(KEY, first, second, FEW, False), long[:FEW])
-    assert (np.asarray(bootstrap(jax.random.key(8), first, second, 50, False)) != np.asarray(long)).any()
+    first, second = np.random.default_rng(4).normal(size=(2, RECORDS)).astype("f4")
+    long = bootstrap(KEY, first, second, 50)
+    np.testing.assert_array_equal(bootstrap(KEY, first, second, FEW), long[:FEW])
+    assert (np.asarray(bootstrap(jax.random.key(8), first, second, 50)) != np.asarray(long)).any()
 
 
 def test_result_does_not_depend_on_the_number_of_cores(monkeypatch):
     first, second = np.random.default_rng(5).normal(size=(2, 40)).astype("f4")
-    several = bootstrap_ks(KEY, first, second, 100, paired=False)
+    several = on_host(KEY, first, second, 100)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    np.testing.assert_array_equal(bootstrap_ks(KEY, first, second, 100, paired=False), several)
+    np.testing.assert_array_equal(on_host(KEY, first, second, 100), several)
 
 
-@pytest.mark.parametrize("device", [False, True])
-def test_columns_share_their_draws(device):
+@BOTH_PATHS
+def test_columns_share_their_draws(bootstrap):
     random = np.random.default_rng(6)
     reference, others = random.normal(size=RECORDS).astype("f4"), random.normal(0.5, 1, (3, RECORDS)).astype("f4")
-    if device:
-        table = _compiled(KEY, jnp.asarray(reference), jnp.asarray(others), replicates=FEW, paired=True)
-        bootstrap = on_device
-    else:
-        table, bootstrap = bootstrap_ks_paired(KEY, reference, others, FEW), on_host
+    of_all = _compiled if bootstrap is on_device else bootstrap_ks_paired
+    table = of_all(KEY, jnp.asarray(reference), jnp.asarray(others), replicates=FEW)
     assert table.shape == (FEW, 3)
     for column, other in enumerate(others):
-        np.testing.assert_array_equal(table[:, column], bootstrap(KEY, reference, other, FEW, True))
+        np.testing.assert_array_equal(table[:, column], bootstrap(KEY, reference, other, FEW))
 
 
 def test_jit_and_vmap_equal_single_calls():
-    random = np.random.default_rng(8)
-    first, second = random.normal(size=(2, 3, 25)).astype("f4")
+    first, second = np.random.default_rng(8).normal(size=(2, 3, 25)).astype("f4")
     keys = jax.random.split(KEY, 3)
-    run = partial(bootstrap_ks, replicates=19, paired=False)
+    run = partial(on_host, replicates=19)
     single = np.stack([run(key, a, b) for key, a, b in zip(keys, first, second, strict=True)])
     np.testing.assert_array_equal(jax.vmap(run)(keys, first, second), single)
     np.testing.assert_array_equal(jax.jit(jax.vmap(run))(keys, first, second), single)
@@ -273,27 +254,27 @@ def test_jit_and_vmap_equal_single_calls():
     np.testing.assert_array_equal(jax.vmap(run, in_axes=(0, None, 0))(keys, first[0], second), one_first)
 
 
-def test_bad_input_is_refused():
-    three, two = f32([1, 2, 3]), f32([1, 2])
-    with pytest.raises(InputError, match=r"`other_samples` has shape \(1, 2\) but must have \(1, 3\)"):
-        bootstrap_ks(KEY, three, two, 10, paired=True)
-    with pytest.raises(InputError, match=r"\(1, 2\) but must have \(1, 3\)"):
-        bootstrap_ks_paired(KEY, three, two[None], 10)
-    with pytest.raises(InputError, match="`replicates` must be at least 1; got 0"):
-        bootstrap_ks(KEY, three, two, 0, paired=False)
-    with pytest.raises(InputError, match="`size_of_second` must be at least 1; got 0"):
-        bootstrap_ks(KEY, three, f32([]), 10, paired=False)
-    with pytest.raises(InputError, match="as 1 of 5 numbers"):
-        bootstrap_ks(KEY, three, f32([np.nan, 1]), 10, paired=False)
+@pytest.mark.parametrize(
+    ("second", "replicates", "said"),
+    [
+        ([1, 2], 10, r"`other_samples` has shape \(1, 2\) but must have \(1, 3\)"),
+        ([1, 2, 3], 0, "`replicates` must be at least 1; got 0"),
+        ([], 10, "`size_of_second` must be at least 1; got 0"),
+        ([np.nan, 1, 2], 10, "as 1 of 6 numbers"),
+    ],
+)
+def test_bad_input_is_refused(second, replicates, said, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
+    with pytest.raises(InputError, match=said):
+        on_host(KEY, f32([1, 2, 3]), f32(second), replicates)
 
 
 def test_nan_stays_nan_while_tracing():
     spoilt, fine = f32([0.1, np.nan]), f32([0.1, 0.2])
-    run = jax.jit(partial(bootstrap_ks, replicates=5, paired=False))
+    run = jax.jit(partial(on_host, replicates=5))
     assert np.isnan(run(KEY, spoilt, fine)).all()
     assert np.isnan(run(KEY, fine, spoilt)).all()
-    device = on_device(KEY, np.resize(spoilt, RECORDS), np.resize(fine, RECORDS), FEW, False)
-    assert np.isnan(device).all()
+    assert np.isnan(on_device(KEY, np.resize(spoilt, RECORDS), np.resize(fine, RECORDS), FEW)).all()
     both = jax.vmap(run, in_axes=(None, 0, None))(KEY, np.stack([spoilt, fine]), fine)
     assert np.isnan(both[0]).all()
     assert not np.isnan(both[1]).any()
@@ -301,8 +282,8 @@ def test_nan_stays_nan_while_tracing():
 
 def test_chunks_do_not_change_the_result(monkeypatch):
     first, second = np.random.default_rng(9).normal(size=(2, RECORDS)).astype("f4")
-    whole = on_device(KEY, first, second, FEW, False)
+    whole = on_device(KEY, first, second, FEW)
     monkeypatch.setattr("jaxaudit.kernels.ks_bootstrap._CHUNK_VALUES", 4 * 2 * RECORDS)
     _compiled.clear_cache()
-    np.testing.assert_array_equal(on_device(KEY, first, second, FEW, False), whole)
+    np.testing.assert_array_equal(on_device(KEY, first, second, FEW), whole)
     _compiled.clear_cache()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import roc_auc_score, roc_curve
+from sklearn.metrics import roc_auc_score
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.ranking import area, auc, cluster_counts, mid_ranks, power, rank, roc, running_counts
+from jaxaudit.kernels import area, auc, cluster_counts, mid_ranks, power, rank, running_counts
 
 SCORES = st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 3.0, np.inf]) | st.floats(-2, 2)
 
@@ -58,17 +58,6 @@ def test_the_rate_at_a_limit_is_the_best_of_all_thresholds(case, level):
     np.testing.assert_allclose(power(*counts, level)[:, 0], power_by_thresholds(scores, truth, level), rtol=1e-15)
 
 
-def test_the_curve_is_scikit_learns():
-    random = np.random.default_rng(2)
-    truth = random.random(300) < 0.4
-    scores = np.round(random.normal(size=300) + truth, 1)
-    ours, theirs = roc(scores, truth), roc_curve(truth, scores, drop_intermediate=False)
-    for found, expected in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-15)
-    np.testing.assert_allclose(np.trapezoid(ours[1], ours[0]), auc(scores, truth))
-    assert len(ours.thresholds) < 100  # ties
-
-
 @settings(max_examples=30, deadline=None)
 @given(scored(), st.integers(0, 2**32))
 def test_counts_are_records_that_occur_so_often(case, seed):
@@ -111,7 +100,7 @@ def test_scores_that_cannot_be_ranked_are_refused(monkeypatch):
         auc(np.array([np.nan, 1.0]), both)
     for one, members in ((both | True, 2), (both & False, 0)):
         with pytest.raises(InputError, match=rf"^{members} of 2 records are members: an attack is judged on"):
-            roc(np.zeros(2), one)
+            rank(np.zeros(2), one)
 
 
 @given(st.lists(SCORES | st.just(np.nan), min_size=1, max_size=12), st.integers(1, 3))

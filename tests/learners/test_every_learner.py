@@ -21,7 +21,6 @@ from jaxaudit.learners import (
     naive_bayes,
 )
 from jaxaudit.learners.learner import check_left_out
-from jaxaudit.metrics.pdtp import every_input
 
 RECORDS, CLASSES = 24, 3
 KEY = jax.random.key(5)
@@ -109,7 +108,7 @@ def test_records_labels_and_inputs_that_do_not_exist_are_refused(family: str):
 
 
 FEW, COUNTS = 9, (2, 3)
-EVERYTHING = every_input(COUNTS)
+EVERYTHING = np.indices(COUNTS).reshape(len(COUNTS), -1).T.astype(np.float32)
 LABELS = np.array([0, 1, 2, 0, 1, 0])
 ROUNDING = 1e-5  # refits are float32
 

@@ -16,9 +16,8 @@ from support.sequences import SMALL, TEXTS, gpt, likelihoods, small_learner, tra
 import jaxaudit as ja
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners import LanguageModelLearner, SteppedLearner, stop_early
+from jaxaudit.learners import LanguageModelLearner, NetworkLearner, SteppedLearner
 from jaxaudit.learners.language_model import lengths, on_one_cpu, used_lengths
-from jaxaudit.learners.network import NetworkLearner
 from jaxaudit.learners.stepped import epoch_bits, init_key, own_batches
 from jaxaudit.models import GPT, MLP
 
@@ -84,13 +83,6 @@ def test_many_side_by_side_are_a_plain_loop_each():
         # Training by one traced program, and alone.
         alone = jax.jit(learner.fit)(keys[model], INPUTS, LABELS, row.astype(np.float32))
         np.testing.assert_allclose(jax.jit(learner.log_probs)(alone, INPUTS), said[model], atol=1e-5)
-
-
-def test_training_stops_early_on_the_loss_of_tokens():
-    learner = learner_of()
-    early = stop_early(learner, 3, 0.3)
-    losses = early.losses(early.init(KEY), jnp.asarray(INPUTS), jnp.asarray(LABELS))
-    np.testing.assert_allclose(losses, -learner.log_probs(learner.finish(learner.init(KEY)), jnp.asarray(INPUTS))[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -257,8 +249,6 @@ def test_evaluation_cuts_records_off_and_changes_none():
     # A record's number is of the record alone: bit for bit in any company.
     some = np.array([5, 0, 17, 5])
     np.testing.assert_array_equal(log_probs_many(LEARNER, params, LONG[some]), found[:, some])
-    stopping = stop_early(LEARNER, 1)
-    np.testing.assert_array_equal(log_probs_many(stopping, params, LONG), found)
     assert set(LEARNER.record_ends(LONG)) == set(lengths(WIDE))
     assert (LEARNER.record_ends(LONG) >= used_lengths(LONG)).all()
 

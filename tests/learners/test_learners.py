@@ -26,7 +26,7 @@ from support.tiny_learners import (
 
 from jaxaudit.ensemble import batches
 from jaxaudit.ensemble.batches import Tables
-from jaxaudit.ensemble.concurrency import chunk_places, plan_groups
+from jaxaudit.ensemble.concurrency import plan_groups
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 
@@ -95,16 +95,6 @@ def memberships(draw):
     one_key = draw(st.booleans())
     words = np.zeros((len(rows), 2), np.uint32) if one_key else random.integers(0, 9, (len(rows), 2)).astype(np.uint32)
     return np.array(rows), words
-
-
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
-def test_chunks_are_of_one_size_cover_all_and_repeat_only_the_last_place(count, width, devices):
-    made = chunk_places(count, width, devices)
-    assert {len(chunk) for chunk in made} == {max(devices, width // devices * devices)}
-    together = np.concatenate(made)
-    assert together.tolist() == [min(place, count - 1) for place in range(len(together))]
-    # No chunk consists of copies alone.
-    assert len(together) - count < len(made[0])
 
 
 def tables_of(group: Any, membership: np.ndarray, keys: Any, batch_size: int) -> tuple[np.ndarray, np.ndarray]:

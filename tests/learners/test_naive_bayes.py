@@ -12,7 +12,7 @@ from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from support.memory import at_most
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners.naive_bayes import naive_bayes
+from jaxaudit.learners import naive_bayes
 
 KEY = jax.random.key(17)
 MODULE = import_module("jaxaudit.learners.naive_bayes")

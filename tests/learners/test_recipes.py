@@ -17,7 +17,7 @@ from support.tiny_learners import CLASSES, ConvolvedNormed, compiled_fit, flat, 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import AUGMENTATIONS, NetworkLearner, by_epoch, network, schedule
-from jaxaudit.learners.network import HOLE, NOISE, PADDING
+from jaxaudit.learners.network import PADDING
 from jaxaudit.learners.stepped import epoch_bits, init_key, moment_of, pool_batches, step_key, take_step
 
 KEY = jax.random.key(5)
@@ -106,12 +106,6 @@ def test_random_steps_are_the_same_on_every_path(name: str):
         assert np.abs(expected - trained(learner(module, shape), keys, rows, inputs, labels, 1)).max() > 1e-3
 
 
-def test_a_step_has_a_key_of_its_own():
-    keys = [step_key(key, epoch, step) for key in jax.random.split(KEY) for epoch in range(3) for step in range(3)]
-    words = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in [*keys, init_key(KEY)]}
-    assert len(words) == len(keys) + 1
-
-
 def test_a_step_without_members_moves_no_other_steps_key():
     """Leave-one-out models take the same random steps, also where the left-out record is a whole minibatch."""
     inputs, labels = records(33, 4)
@@ -181,27 +175,6 @@ def test_crops_are_windows_of_the_padded_image():
     assert len(places) == (2 * high + 1) * (2 * wide + 1) == 9
 
 
-def test_cutouts_are_squares_of_zeros():
-    found = np.asarray(AUGMENTATIONS["cutout"](KEY, IMAGES))
-    kept = found == np.asarray(IMAGES)
-    assert ((found == 0) | kept).all()
-    areas = set()
-    for each in ~kept.any(axis=3):
-        high, wide = each.any(axis=1).sum(), each.any(axis=0).sum()
-        assert each.sum() == high * wide
-        areas.add((int(high), int(wide)))
-    assert max(areas) == (8 * HOLE, 6 * HOLE)
-    assert min(high for high, _ in areas) == 2 * HOLE * 2
-
-
-def test_noise_is_normal():
-    zeros = jnp.zeros((100, 10, 10, 1))
-    found = np.asarray(AUGMENTATIONS["noise"](KEY, zeros))
-    # 10,000 numbers: five standard errors.
-    assert abs(found.mean()) < 5 * NOISE / 100
-    assert abs(found.std() / NOISE - 1) < 5 / np.sqrt(2 * 10_000)
-
-
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_each_image_is_changed_by_itself(name: str):
     other = IMAGES.at[1:].set(0.5)
@@ -236,7 +209,6 @@ def broken(key: Any, inputs: Any) -> Any:
     ("options", "shape", "said"),
     [
         ({"augment": (AUGMENTATIONS["flip"],)}, (4,), r"flip .*\(4,\)"),
-        ({"augment": (AUGMENTATIONS["noise"],)}, (4,), r"noise .*\(4,\)"),
         ({"augment": (whole,)}, (4,), r"whole .*\(1, 4\).*\(2, 4\)"),
         ({"augment": (broken,)}, (4,), r"broken .*\(4,\)"),
         ({"label_smoothing": 1.0}, (4,), "got 1"),

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from itertools import combinations
-from itertools import permutations as orders_of
 
 import jax
 import numpy as np
@@ -12,12 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
-from jaxaudit.metrics.exchangeability import PENALTY, blind_baseline
-from jaxaudit.metrics.exchangeability import _blind_p_value as p_value  # pyright: ignore[reportPrivateUsage]
-from jaxaudit.metrics.members import members_test
-from jaxaudit.metrics.permutation import orders_within, set_effects
-from jaxaudit.metrics.score_permutation import share_left
+from jaxaudit.metrics import (
+    blind_baseline,
+    deal_holdout,
+    deal_members,
+    deal_within,
+    members_test,
+    merge_groups,
+    set_effects,
+    share_left,
+)
 
 SURE = 1e-4
 
@@ -179,40 +182,6 @@ def test_strata_of_one_set_say_nothing() -> None:
     assert np.allclose(set_effects(scores, sets, strata).effects, [2.0])
     alone = set_effects(scores[3:], np.array([0, 1]), np.array([0, 1]))
     assert (alone.effects[0], alone.covariance[0, 0], alone.freedom) == (0, 0, 1)
-
-
-def test_orders_within_strata_are_all_orders_of_each() -> None:
-    strata = np.array([1, 1, 1, 4, 4])
-    found = np.concatenate(list(orders_within(np.random.default_rng(2), strata, 400)))
-    expected = {(*first, *second) for first in orders_of(range(3)) for second in orders_of((3, 4))}
-    assert {tuple(row) for row in found.tolist()} == expected
-
-
-def test_the_blind_baseline_within_strata_is_that_of_a_slow_twin() -> None:
-    random = np.random.default_rng(3)
-    strata, numbers = np.repeat([0, 1, 2], 6), random.normal(size=(18, 2))
-    row = np.tile([True, True, False], 6)
-    rows = [row, *(row[order] for order in next(orders_within(random, strata, 50)))]
-    kernel = numbers @ numbers.T
-    within = np.array(
-        [
-            [
-                kernel[i, j]
-                - kernel[strata == strata[i], j].mean()
-                - kernel[i, strata == strata[j]].mean()
-                + kernel[np.ix_(strata == strata[i], strata == strata[j])].mean()
-                for j in range(18)
-            ]
-            for i in range(18)
-        ]
-    )
-    hat = np.linalg.inv(within + PENALTY * np.trace(within) / 18 * np.eye(18)) @ within
-    statistics = []
-    for of_deal in rows:
-        side = [of_deal[i] - of_deal[strata == strata[i]].mean() for i in range(18)]
-        statistics.append(sum(side[i] * hat[i, j] * side[j] for i in range(18) for j in range(18) if i != j))
-    slow = np.mean(np.array(statistics) >= statistics[0] - 1e-9)
-    assert p_value(kernel, np.array(rows, float), np.arange(18), strata) == pytest.approx(slow)
 
 
 @pytest.mark.parametrize("alike", [0.0, 3.0])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.gradient_twins import CLASSES, examples, gradients_by_loop, nnx_log_prob, of_label
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.efficacy import Efficacy, efficacy, efficacy_by_layer
+from jaxaudit.metrics import Efficacy, efficacy, efficacy_by_layer
 from jaxaudit.models import MLP
 
 X, Y = examples(6, 4)

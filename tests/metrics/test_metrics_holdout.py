@@ -11,10 +11,8 @@ from scipy import stats
 from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.deal import dealt_alike
-from jaxaudit.metrics.holdout import holdout_test, mean_variance, swapped
-from jaxaudit.metrics.permutation import check_groups, permutation_test
-from jaxaudit.metrics.usage import Usage
+from jaxaudit.metrics import Usage, dealt_alike, holdout_test, permutation_test
+from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.randomness import generator_of
 
 SURE = 1e-4
@@ -203,14 +201,6 @@ def test_swapped_sets_are_noticed() -> None:
     assert any("over-forgotten" in reason and "exchanged" in reason for reason in usage.reasons)
 
 
-def test_what_chance_makes_of_honest_models_is_said_to_be_chance() -> None:
-    """Of models that used none, 1 in 40 looks less used than the holdout; 1 in 1,000 is called over-forgotten alone."""
-    for p_smaller, accused in ((0.0005, True), (0.001, True), (0.0015, False), (0.025, False)):
-        (doubt,) = swapped(p_smaller)
-        assert ("pushes too far" in doubt, "by chance" in doubt) == (accused, not accused)
-    assert swapped(0.0255) == ()
-
-
 def settled(seed: int, target_of: Callable[[np.ndarray], np.ndarray], used: tuple[bool, bool]) -> Usage:
     """An audit that would notice little use, of a target that used all or nothing of the query set and the holdout."""
     generator, size = np.random.default_rng(seed), 80
@@ -360,7 +350,6 @@ def test_the_interval_covers_where_groups_were_dealt_and_used_whole() -> None:
 
 def test_what_is_no_deal_of_groups_is_refused() -> None:
     values, groups = np.arange(12.0), np.repeat(np.arange(6), 2)
-    assert check_groups(groups, 6, 12) == 3
     for wrong, size in (
         (groups[:-1], 6),
         (groups, 5),  # the third group lies on both sides
@@ -368,7 +357,7 @@ def test_what_is_no_deal_of_groups_is_refused() -> None:
         (groups, 0),
     ):
         with pytest.raises(InputError):
-            check_groups(wrong, size, 12)
+            permutation_test(jax.random.key(1), values[:size], values[size:], groups=wrong)
     with pytest.raises(InputError, match=r"^1 groups"):
         permutation_test(jax.random.key(1), values[:5], values[5:], groups=groups)
     shadows, rows = np.zeros((4, 12)), np.array([groups < 3] * 4)

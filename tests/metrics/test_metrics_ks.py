@@ -10,7 +10,7 @@ from support.references import ks_by_scipy
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import bootstrap_ks_paired
-from jaxaudit.metrics.ks import Rho, noise_floor, paper_rule, rho, verdict
+from jaxaudit.metrics import Rho, noise_floor, paper_rule, rho, verdict
 
 KEY = jax.random.key(4)
 REPLICATES, RECORDS = 4, 90

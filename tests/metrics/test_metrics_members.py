@@ -11,17 +11,9 @@ from scipy import stats
 from support.simulated_shadows import provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics import MembersAnswer, difficulty, members_test, residual_scores
 from jaxaudit.metrics.effect import UNKNOWN
-from jaxaudit.metrics.members import (
-    LEAST_MEMBERS,
-    NO_MEMORY,
-    MembersAnswer,
-    Sides,
-    limits_by_members,
-    members_test,
-    set_means,
-)
+from jaxaudit.metrics.members import LEAST_MEMBERS, NO_MEMORY, Sides, limits_by_members, set_means
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""

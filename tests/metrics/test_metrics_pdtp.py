@@ -1,6 +1,5 @@
-"""PDTP and DTP: the definition written out, every 0, and IBM ART's own implementation."""
+"""PDTP: the definition written out, every 0, and IBM ART's own implementation."""
 
-import itertools
 import math
 
 import numpy as np
@@ -10,8 +9,8 @@ from hypothesis import strategies as st
 from support.references import log_of
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.dtp import bin_indices
-from jaxaudit.metrics.pdtp import dtp, every_input, pdtp, seed_floor
+from jaxaudit.kernels import bin_indices
+from jaxaudit.metrics import pdtp, seed_floor
 
 
 def centre(probability: float, bins: int) -> float:
@@ -76,56 +75,6 @@ def test_the_seed_floor_is_the_first_seed_against_every_other(bins):
     assert not np.stack([same.mean, same.largest]).any()
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([0, 10, 100]))
-def test_dtp_is_the_largest_pdtp_of_all_inputs(seed, inputs, bins):
-    a, b = np.random.default_rng(seed).dirichlet(np.ones(3), (2, inputs))
-    answer, each = dtp(log_of(a), log_of(b), bins=bins), pdtp(log_of(a), log_of(b), bins=bins)
-    assert answer.value == max(each.values)
-    assert answer.input == list(each.values).index(answer.value)
-    assert (answer.class_index, answer.direction) == (each.classes[answer.input], each.directions[answer.input])
-    for record in range(inputs):
-        assert pdtp(log_of(a[record : record + 1]), log_of(b[record : record + 1]), bins=bins).values[0] <= answer.value
-
-
-def test_an_indirect_attack_can_beat_the_direct_one():
-    """Section 6.1: a classifier that tells of t at the input 0, and nowhere else."""
-    inputs = every_input((2, 2))
-    honest = np.random.default_rng(8).dirichlet(np.ones(2), 4)
-    at_zero = (inputs == 0).all(axis=1)
-    telling = [np.where(at_zero[:, None], tale, honest) for tale in ([1.0, 0.0], [0.0, 1.0])]
-    record = 2  # any other input
-    direct = pdtp(log_of(telling[0][record : record + 1]), log_of(telling[1][record : record + 1]))
-    assert direct.values[0] == 0
-    indirect = dtp(log_of(telling[0]), log_of(telling[1]))
-    np.testing.assert_allclose(indirect.value, np.log(199))
-    assert (indirect.input, indirect.class_index, indirect.direction) == (0, 0, 1)
-    assert dtp(log_of(telling[0]), log_of(telling[1]), bins=0).value == np.inf
-
-
-@pytest.mark.parametrize("counts", [(3,), (2, 1, 4), (3, 2)])
-def test_every_input_is_every_combination_once(counts):
-    found = every_input(counts)
-    assert found.dtype == np.float32
-    assert found.tolist() == [list(map(float, each)) for each in itertools.product(*map(range, counts))]
-
-
-@pytest.mark.parametrize(
-    ("counts", "parameter"), [((), "columns"), ((2, 0), "category_counts"), ((0,), "category_counts")]
-)
-def test_inputs_that_have_no_end_are_not_enumerated(counts, parameter):
-    with pytest.raises(InputError, match=f"^`{parameter}` must be at least 1; got 0"):
-        every_input(counts)
-
-
-def test_too_many_inputs_are_not_enumerated():
-    with pytest.raises(InputError, match=r"^`possible_inputs` .* at most 1,000,000; got 1,048,576"):
-        every_input((2,) * 20)
-    with pytest.raises(InputError, match=r"^`possible_inputs` .* at most 5; got 6"):
-        every_input((2, 3), limit=5)
-    assert len(every_input((2, 3), limit=6)) == 6
-
-
 ONE = log_of([[0.5, 0.5]])
 
 
@@ -135,11 +84,9 @@ def test_outputs_of_other_shapes_are_refused(monkeypatch):
         pdtp(ONE, ONE.repeat(2, axis=0))
 
 
-def test_outputs_without_classes_or_inputs_or_seeds_are_refused():
+def test_outputs_without_classes_or_seeds_are_refused():
     with pytest.raises(InputError, match="`classes` must be at least 1; got 0"):
         pdtp(np.zeros((3, 0)), np.zeros((3, 0)))
-    with pytest.raises(InputError, match=r"^`inputs` must be at least 1; got 0"):
-        dtp(np.zeros((0, 2)), np.zeros((0, 2)))
     with pytest.raises(InputError, match=r"^`seeds` must be at least 2; got 1"):
         seed_floor(ONE[None])
 
@@ -157,7 +104,7 @@ def test_outputs_that_are_no_log_probabilities_are_refused(which: int, bad: list
 
 
 # IBM ART. Its PDTP is a ratio, and its maximum is over all records of the training set, not the removed one alone:
-# the exponential of our DTP over those inputs.
+# the exponential of the largest of ours over those inputs.
 
 
 @pytest.mark.parametrize("kind", ["naive Bayes", "logistic regression", "trees"])
@@ -184,7 +131,7 @@ def test_binned_dtp_over_the_training_set_is_arts_pdtp(kind, tmp_path, monkeypat
     ours = []
     for record in removed:
         kept = np.arange(24) != record
-        ours.append(dtp(everything, log_of(model().fit(x[kept], y[kept]).predict_proba(x))).value)
+        ours.append(pdtp(everything, log_of(model().fit(x[kept], y[kept]).predict_proba(x))).values.max())
     np.testing.assert_allclose(np.exp(ours), theirs[0], rtol=1e-12)
     assert max(ours) > 0.1
 

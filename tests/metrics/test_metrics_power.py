@@ -9,24 +9,25 @@ from msgspec.structs import astuple
 from scipy import stats
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.difficulty import difficulty, residual_scores, residual_scores_of_models
-from jaxaudit.metrics.holdout import mean_variance
-from jaxaudit.metrics.members import members_test
-from jaxaudit.metrics.permutation import permutation_test
-from jaxaudit.metrics.power import (
+from jaxaudit.metrics import (
     Separation,
+    cut,
     detection_probability,
+    difficulty,
     forgotten_probability,
+    members_test,
     memory_in_errors,
     memory_of_models,
     min_detectable_fraction,
-    own_data_stretch,
+    permutation_test,
+    profile,
     records_needed,
     remembering,
+    residual_scores,
+    residual_scores_of_models,
     separation,
 )
-from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import profile
+from jaxaudit.metrics.holdout import mean_variance
 
 TOLD = Separation(0.3, 0.05, 0.04, 0.003, 31)
 RUNS = 400
@@ -124,16 +125,7 @@ def test_a_slow_stretch():
     apart = np.mean([residuals[a] @ residuals[b] for a, b in pairs if DRAWS[a] != DRAWS[b]])
     whole = np.mean([each @ each for each in residuals])
     part = (same - apart) / (whole - apart)
-    assert own_data_stretch(log_odds, membership, DRAWS) == pytest.approx(np.sqrt(1 + 4 * part))
-    halved = own_data_stretch(log_odds, membership, DRAWS, share=0.5)
-    assert halved == pytest.approx(np.sqrt(1 + 2 * part))
-
-
-def test_without_pairs_nothing_is_stretched():
-    log_odds, membership = outputs(0.5)
-    assert own_data_stretch(log_odds, membership, np.arange(40)) == 1.0
-    assert own_data_stretch(log_odds, membership, np.zeros(40, int)) == 1.0
-    assert separation(log_odds, membership, np.arange(40)) == separation(log_odds, membership)
+    assert separation(log_odds, membership, DRAWS).stretch == pytest.approx(np.sqrt(1 + 4 * part))
 
 
 def test_a_target_with_data_of_its_own_shows_less():

@@ -7,24 +7,28 @@ from sklearn.linear_model import LogisticRegression
 from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.scores import RIDGE, Profile, cut, fit_weights, log_odds, membership_scores, profiles_of_others
-from jaxaudit.metrics.shadow import accuracies_on_unused, mixture_likeness, mixture_log_likelihood, shadow_test
-from jaxaudit.metrics.shares import own_scatter, profile, used_shares
-from jaxaudit.metrics.usage import Usage
-from jaxaudit.metrics.vulnerability import STRANGE, likeness, same_outputs, vulnerability
+from jaxaudit.metrics import (
+    Profile,
+    Usage,
+    accuracies_on_unused,
+    cut,
+    likeness,
+    log_odds,
+    membership_scores,
+    profile,
+    same_outputs,
+    shadow_test,
+    vulnerability,
+)
+from jaxaudit.metrics.scores import RIDGE, fit_weights
+from jaxaudit.metrics.shadow import mixture_likeness, mixture_log_likelihood
+from jaxaudit.metrics.vulnerability import STRANGE
 
 GENERATOR = np.random.default_rng(8)
 PILE = provider(GENERATOR, 40, 4.0)
 MEMBERSHIP = halves(GENERATOR, 11, 40, 20)
 OUTPUTS = PILE.outputs(GENERATOR, MEMBERSHIP)
 TARGET, SHADOWS, THEIRS = OUTPUTS[0], OUTPUTS[1:], MEMBERSHIP[1:]
-
-
-def test_profiles_of_others_are_profiles_without_the_model() -> None:
-    for index, fast in enumerate(profiles_of_others(OUTPUTS, MEMBERSHIP)):
-        slow = profile(np.delete(OUTPUTS, index, axis=0), np.delete(MEMBERSHIP, index, axis=0))
-        for one, other in zip(fast, slow, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 def test_a_record_that_no_model_has_gets_the_typical_gap() -> None:
@@ -226,27 +230,6 @@ def test_accuracies_are_of_records_that_were_not_used() -> None:
     assert accuracy == (target[QUERIED + 20 :] > 0).mean()
     first = [x > 0 for x, used in zip(shadows[0, QUERIED:], membership[0, QUERIED:], strict=True) if not used]
     assert accuracies[0] == np.mean(first)
-
-
-def test_shares_are_those_of_a_loop() -> None:
-    generator, level, _, shadows, membership = of_two_sets(9)
-    target = level + generator.normal(size=len(level))
-    found = used_shares(target, shadows, membership, QUERIED)
-    for model in (0, UNUSED, len(shadows) - 1):
-        others = np.arange(len(shadows)) != model
-        known = profile(shadows[others], membership[others])
-        for which, places in (("query", range(QUERIED)), ("calibration", range(QUERIED, QUERIED + CALIBRATION))):
-            above = below = 0.0
-            for record in places:
-                if which == "calibration" and membership[model, record]:
-                    continue
-                gap = max(known.inside[record] - known.outside[record], 0.0)
-                weight = gap / known.variance[record]
-                above += weight * (shadows[model, record] - known.outside[record])
-                below += weight * gap
-            assert getattr(found, which)[model] == pytest.approx(above / below)
-        unseen = ~membership[model] & (np.arange(len(level)) >= QUERIED)
-        assert found.scatter[model] == pytest.approx(own_scatter(shadows[model], known, unseen))
 
 
 def test_refusals() -> None:

@@ -11,12 +11,26 @@ from scipy import stats
 from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.behaviour import bound_of_one_more, holdout_used, undamaged_on_holdout
-from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.effect import Effect, Limits, detectable_fraction, limits_of, upper_limit, used_fraction
-from jaxaudit.metrics.scores import membership_scores
-from jaxaudit.metrics.shadow import shadow_test
-from jaxaudit.metrics.usage import Usage, at_most, conclude, decided, given_limits, holm, used_share, without_fraction
+from jaxaudit.metrics import (
+    Check,
+    Effect,
+    Limits,
+    Usage,
+    conclude,
+    decided,
+    detectable_fraction,
+    holm,
+    membership_scores,
+    shadow_test,
+    undamaged_on_holdout,
+    upper_limit,
+    used_fraction,
+    used_share,
+    without_fraction,
+)
+from jaxaudit.metrics.behaviour import holdout_used
+from jaxaudit.metrics.effect import limits_of
+from jaxaudit.metrics.usage import at_most, given_limits
 
 TRIALS = 600
 SURE = 1e-4
@@ -204,12 +218,6 @@ def test_adjusted_p_values_reject_what_the_procedure_rejects(p_values: list[floa
         assert [p_value > alpha for p_value in found] == [place in left for place in range(len(p_values))]
 
 
-def test_a_limit_is_never_rounded_down() -> None:
-    for limit in np.random.default_rng(10).random(400):
-        shown = float(at_most(limit).removesuffix("%")) / 100
-        assert limit - 1e-9 <= shown <= limit + 0.01
-
-
 @pytest.mark.parametrize(
     ("share", "p_never", "p_fully", "known"),
     [
@@ -256,23 +264,7 @@ def test_a_limit_near_none_by_chance_is_raised_and_no_verdict_moves(
     assert (usage.verdict == "forgotten") == forgotten
 
 
-def test_the_limit_of_an_accident_is_that_of_an_estimate_one_standard_error_below_none() -> None:
-    # Estimate and one-sided 95% limit of a normal number with standard error 0.2, three of them below none.
-    given = given_limits(Limits(-0.6, 0.0, 0.0, -0.6 + 1.645 * 0.2, None), stated=0.25)
-    assert given.upper == pytest.approx(0.2 * 0.645, abs=1e-3)
-    usual = Limits(-0.1, 0.0, 0.3, -0.1 + 1.645 * 0.2, 0.5)
-    assert given_limits(usual, 0.25) == usual
-    unknown = Limits(float("nan"), 0.0, 1.0, 1.0, None)
-    assert given_limits(unknown, 0.25) == unknown
-
-
 ALPHA, TRIALS_USED, SIZE = 0.05, 80, 60
-
-
-def test_one_more_of_the_same_kind_exceeds_the_bound_as_often_as_stated() -> None:
-    draws = np.random.default_rng(1).normal(3, 2, (2000, 8))
-    above = sum(row[0] > bound_of_one_more(row[1:], ALPHA) for row in draws)
-    assert stats.binom.ppf(SURE, len(draws), ALPHA) <= above <= stats.binom.ppf(1 - SURE, len(draws), ALPHA)
 
 
 def held(trial: int, gap: float, *, used: bool, apart: float = 0.0) -> tuple[str, ...]:

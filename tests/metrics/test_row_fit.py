@@ -12,8 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neural_network import MLPClassifier
 
-from jaxaudit.metrics.row_fit import Dealt, dealt_records, limit, other_row, row_fits
-from jaxaudit.metrics.scores import log_odds
+from jaxaudit.metrics import Dealt, dealt_records, log_odds, other_row, row_fits
 
 
 def slow_fit(outputs: np.ndarray, row: np.ndarray, sets: list[Dealt]) -> float:
@@ -69,10 +68,10 @@ def test_what_other_models_explain_is_taken_off_without_the_rows_own_model():
 
 
 def test_only_another_row_is_named_and_only_beyond_the_limit():
-    high = limit(3) + 1
+    high = np.sqrt(2 * np.log(300)) + 1
     assert other_row(np.array([0.0, high, 0.0]), 0) == 1
     assert other_row(np.array([0.0, high, 0.0]), 1) is None
-    assert other_row(np.array([0.0, limit(3) - 0.1, 0.0]), 0) is None
+    assert other_row(np.array([0.0, np.sqrt(2 * np.log(300)) - 0.1, 0.0]), 0) is None
     assert other_row(np.array([high + 1, high, 0.0]), 0) is None
 
 
@@ -133,7 +132,7 @@ def test_right_outputs_of_real_models_are_not_refused(kind: str, known: int):
     assert abs(unrelated.mean()) < stats.norm.isf(0.0005) / np.sqrt(count)
     assert stats.binom.ppf(0.0005, count, 0.05) <= (unrelated > stats.norm.isf(0.05)).sum() / 2
     assert (unrelated > stats.norm.isf(0.05)).sum() / 2 <= stats.binom.ppf(0.9995, count, 0.05)
-    assert unrelated.max() < limit(MODELS)
+    assert unrelated.max() < np.sqrt(2 * np.log(100 * MODELS))
 
 
 @pytest.mark.outer

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,21 +10,8 @@ from hypothesis import strategies as st
 
 from jaxaudit.data.sequences import BYTES
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.difficulty import (
-    ADDED,
-    FOLDS,
-    MODELS,
-    ORDERS,
-    PARTS,
-    ROUNDS,
-    difficulty,
-    odds_without,
-    ranks_of_units,
-    taught_rows,
-    token_difficulty,
-    units_of,
-)
-from jaxaudit.metrics.scores import RankScale, rank_scale
+from jaxaudit.metrics import RankScale, difficulty, odds_without, rank_scale, taught_rows, token_difficulty, units_of
+from jaxaudit.metrics.difficulty import ADDED, FOLDS, MODELS, ORDERS, PARTS, ROUNDS, ranks_of_units
 
 Records = list[tuple[tuple[int, ...], int]]
 
@@ -81,31 +67,6 @@ def test_one_token_by_hand():
     # Of the third, the second 6 alone: after a 6, which nothing follows in the others.
     alone = (1 + 0.5 / 2) / (2 + 0.5)
     np.testing.assert_allclose(numbers[2], -np.log([alone] * 3))
-
-
-def test_many_tokens_are_judged_in_parts_of_whole_units(monkeypatch: pytest.MonkeyPatch):
-    records, units = dialogue(np.random.default_rng(7), 12, 3)
-    module = import_module("jaxaudit.metrics.difficulty")
-    monkeypatch.setattr(module, "MOST_TOKENS", 1 + sum(len(tokens) for tokens, _ in records) // 2)
-    numbers, rank = token_difficulty(records, units), ranks_of_units(records, units)
-    for part in (0, 1):
-        rows = np.flatnonzero(rank % 2 == part)
-        expected = slow_difficulty([records[row] for row in rows], rank[rows] // 2)
-        np.testing.assert_allclose(numbers[rows], expected, rtol=1e-12)
-
-
-def test_units_are_whole_and_have_folds_of_equal_numbers():
-    records, units = dialogue(np.random.default_rng(2), 35, 4)
-    rank = ranks_of_units(records, units).reshape(35, 4)
-    assert (rank == rank[:, :1]).all()
-    assert np.bincount(rank[:, 0] % FOLDS).tolist() == [4] * 5 + [3] * 5
-    # A unit without a name is a record; copies of a unit have its place.
-    units = [unit if unit < 30 else None for unit in units]
-    rank = ranks_of_units(records + records[:4] + records[-1:], [*units, *["again"] * 4, None])
-    assert (rank[:120].reshape(30, 4) == rank[:120:4, None]).all()
-    assert len(np.unique(rank)) == 30 + 20
-    assert (rank[140:144] == rank[0]).all()
-    assert rank[144] == rank[139]
 
 
 def test_order_and_names_of_units_change_no_bit():

@@ -12,7 +12,7 @@ from support.network_twins import NUMPY, convolve, resnet, vit, wide_resnet
 from support.pure_modules import KEY, compiled, images, plain
 
 from jaxaudit.errors import InputError
-from jaxaudit.models import MLP, LiuCNN, MedicalCNN, RandomCrop, ResNet, ViT, WideResNet, pure_module
+from jaxaudit.models import MLP, LiuCNN, ResNet, ViT, WideResNet, pure_module
 from jaxaudit.models.networks import max_pool_2x2
 
 
@@ -49,11 +49,6 @@ def test_layers_are_the_papers():
     }
     assert count(params) == 6_435_466
     assert shapes(state) == {"norm": {"mean": (32,), "var": (32,)}}
-    params, _ = jax.eval_shape(pure_module(MedicalCNN, (160, 150, 1), 5).init, KEY)
-    kernels = [shapes(params)["convs"][i]["kernel"] for i in range(4)]
-    assert kernels == [(7, 7, 1, 32), (4, 4, 32, 64), (4, 4, 64, 128), (4, 4, 128, 128)]
-    assert [shapes(params)["norms"][i]["scale"] for i in range(4)] == [(32,), (64,), (128,), (128,)]
-    assert shapes(params)["output"]["kernel"] == (16 * 16 * 128, 5)
     params, state = jax.eval_shape(pure_module(MLP, (28, 28, 1), 10).init, KEY)
     kernels = [shapes(params)["layers"][i]["kernel"] for i in range(4)]
     assert kernels == [(784, 512), (512, 256), (256, 128), (128, 10)]
@@ -78,58 +73,6 @@ def test_liu_cnn_is_convolution_norm_relu_pool_and_two_dense_layers():
     np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5 * float(jnp.abs(expected).max()))
     moved = plain(net.apply(params, state, inputs, True)[1])["norm"]["mean"]
     np.testing.assert_allclose(moved, 0.9 * s["norm"]["mean"] + 0.1 * raw.mean(axis=(0, 1, 2)), rtol=0, atol=1e-4)
-
-
-def test_medical_cnn_in_evaluation_is_its_four_blocks_on_the_central_window():
-    shape = (20, 17, 2)
-
-    def factory(input_shape, classes, *, rngs):
-        return MedicalCNN(input_shape, classes, rngs=rngs, crop=(16, 8))
-
-    net = compiled(factory, shape)
-    params, state = net.init(KEY)
-    inputs = images(3, *shape)
-    p, s = plain(params), plain(state)
-    maps = inputs[:, 2:18, 4:12]
-    for i, (stride, padding) in enumerate([(1, 3), (2, 1), (2, 1), (2, 1)]):
-        maps = convolve(maps, p["convs"][i], stride, padding)
-        maps = NUMPY.relu(normalize(maps, p["norms"][i], s["norms"][i]["mean"], s["norms"][i]["var"]))
-    assert maps.shape == (3, 2, 1, 128)
-    expected = NUMPY.dense(maps.reshape(3, -1), p["output"])
-    logits, _ = net.apply(params, state, inputs, False)
-    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-4)
-
-
-def numbered_images(n: int, height: int, width: int) -> jax.Array:
-    """Images whose pixels hold their own place, so that a window tells where it was taken."""
-    image = jnp.arange(1, height * width + 1, dtype=jnp.float32).reshape(1, height, width, 1)
-    return jnp.repeat(image, n, axis=0)
-
-
-def test_training_crops_are_random_windows():
-    crop = RandomCrop((4, 5), rngs=nnx.Rngs(1))
-    images = numbered_images(200, 7, 6)
-    draws = [np.asarray(crop(images)) for _ in range(2)]
-    for draw in draws:
-        assert draw.shape == (200, 4, 5, 1)
-        first = draw[:, 0, 0, 0].astype(int) - 1
-        tops, lefts = first // 6, first % 6
-        for window, top, left in zip(draw, tops, lefts, strict=True):
-            assert np.array_equal(window, images[0, top : top + 4, left : left + 5])
-        # A given one of the 8 places is missed by 200 draws with probability (7/8)**200 = 3e-12.
-        assert set(zip(tops.tolist(), lefts.tolist(), strict=True)) == {
-            (t, left) for t in range(4) for left in range(2)
-        }
-    assert not np.array_equal(draws[0], draws[1])
-
-
-def test_small_images_are_padded_evenly():
-    small, images = RandomCrop((6, 4), rngs=nnx.Rngs(1)), numbered_images(2, 3, 4)
-    expected = np.zeros((2, 6, 4, 1), np.float32)
-    expected[:, 1:4] = images
-    assert np.array_equal(small(images), expected)
-    small.eval()
-    assert np.array_equal(small(images), expected)
 
 
 def test_mlp_is_dense_layers_with_its_activation_between():
@@ -213,7 +156,6 @@ def test_sizes_are_the_papers(factory: Any, millions: float):
 DROPPING: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mlp": (partial(MLP, hidden=(8, 8)), (6,)),
     "liu-cnn": (LiuCNN, (6, 6, 1)),
-    "medical-cnn": (partial(MedicalCNN, crop=(8, 8)), (8, 8, 1)),
     "resnet": (partial(ResNet, depth=8, width=4), (8, 8, 1)),
     "wrn": (partial(WideResNet, depth=10, widen=1), (8, 8, 1)),
     "vit": (partial(ViT, depth=1, width=8, patch=4), (8, 8, 1)),

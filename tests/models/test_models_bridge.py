@@ -13,7 +13,7 @@ from flax import linen, nnx
 from support.pure_modules import KEY, images, is_key, words
 
 from jaxaudit.errors import InputError
-from jaxaudit.models import MLP, LiuCNN, MedicalCNN, PureModule, ResNet, WideResNet, pure_module
+from jaxaudit.models import MLP, LiuCNN, PureModule, ResNet, WideResNet, pure_module
 
 
 class WithDropout(nnx.Module):
@@ -44,7 +44,6 @@ class WithCounter(nnx.Module):
         (WithDropout, (3,), False),
         (WithCounter, (3,), True),
         (LiuCNN, (4, 4, 1), True),
-        (MedicalCNN, (4, 4, 1), True),
         *((partial(factory, norm="batch"), (8, 8, 3), True) for factory in (ResNet, WideResNet)),
     ],
 )

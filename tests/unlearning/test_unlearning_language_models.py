@@ -30,7 +30,6 @@ from jaxaudit.unlearning import (
     scrub,
     sim_npo,
 )
-from jaxaudit.unlearning.passes import tokens
 
 KEY = jax.random.key(5)
 TOKENIZER = word_tokenizer([TEXTS])
@@ -202,12 +201,6 @@ def test_methods_for_classifiers_take_a_record_s_mean_log_likelihood():
     assert_close(jax.jit(lambda: fine_tune(*given, **recipe))(), down, rtol=1e-3)
     assert_close(jax.jit(lambda: negative_gradient(*given, beta=1.0, **recipe))(), down, rtol=1e-3)
     assert_close(jax.jit(lambda: gradient_ascent(*given, **recipe))(), up, rtol=1e-3)
-
-
-def test_a_record_with_a_class_is_one_token():
-    counted = [sum(token >= 0 for token in record[1:]) for record in INPUTS.tolist()]
-    np.testing.assert_array_equal(tokens(jnp.asarray(INPUTS)), counted)
-    np.testing.assert_array_equal(tokens(jnp.zeros((3, 2, 2))), [1, 1, 1])
 
 
 def test_hidden_states_are_the_named_ones():

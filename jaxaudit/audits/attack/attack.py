@@ -34,7 +34,8 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import attack as metrics
-from jaxaudit.metrics import attack_rates as rates
+from jaxaudit.metrics.attack_rates import SOURCE as OF_RATES
+from jaxaudit.metrics.attack_rates import attack_rates
 from jaxaudit.metrics.permutation import better_than_guessing
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import ShadowModels
@@ -116,7 +117,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         flat = attack_scores.ravel(), truth.ravel(), np.tile(np.arange(records), len(truth))
         per_record.append(metrics.per_target_accuracy(*flat, records))
         answers = metrics.attack_metrics(key, *flat)
-        whole: dict[str, Any] = msgspec.structs.asdict(rates.attack_rates(attack_scores, truth))
+        whole: dict[str, Any] = msgspec.structs.asdict(attack_rates(attack_scores, truth))
         # The two models of a split are not independent; targets are.
         whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
         outcomes.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
@@ -158,7 +159,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         truth=truth,
         records=models.targets,
         measurements=models.measurements,
-        sources=(*(attack.source for attack in attacks), metrics.SOURCE, rates.SOURCE),
+        sources=(*(attack.source for attack in attacks), metrics.SOURCE, OF_RATES),
         models_per_batch=models.models_per_batch,
         form=models.form,
     )

@@ -236,8 +236,7 @@ def _fit(
     if probabilities:
         raise InputError(
             f"{weights.name}: the outputs of the network are probabilities, since they are not negative and sum to one "
-            "for each record; it must return logits: leave out its last softmax (in Keras, the activation of the last "
-            "layer)."
+            "for each record; it must return logits: leave out its last softmax."
         )
     error = None
     if net.origin.outputs is not None:

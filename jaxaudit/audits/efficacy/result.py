@@ -75,7 +75,7 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
         paths: how the gradient of each parameter was computed; see `jaxaudit.metrics.EfficacyByLayer`.
         records: all records in the order of the data, up to `LISTED`; of more, those with the smallest gradients under
             the judged weights, which fit them best.
-        framework: what the network is written in: `flax.nnx`, `flax.linen`, `torch` or `keras`.
+        framework: what the network is written in: `flax.nnx`, `flax.linen` or `torch`.
         likelihood: what the outputs mean. `log_likelihood`: its formula, with outputs z and label y.
     """
 

@@ -241,8 +241,6 @@ TRAIN = Command(
 
     `jaxaudit shadows train --deal deal --model net.py:Net --models 128 --out bank`
 
-    `jaxaudit shadows train --deal deal --recipe patience=5 --out bank`
-
     `jaxaudit shadows train --query q.csv --coins --model sklearn.ensemble:RandomForestClassifier --recipe
     n_estimators=100 --out bank` (--recipe has the parameters of the estimator)
 

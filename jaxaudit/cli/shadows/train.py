@@ -35,7 +35,7 @@ from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, StepCost, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import whole_fits_per_batch
 from jaxaudit.errors import InputError
-from jaxaudit.learners import EarlyStopping, EstimatorLearner, Learner, SteppedLearner
+from jaxaudit.learners import EstimatorLearner, Learner, SteppedLearner
 from jaxaudit.runs.unfinished import working_in
 
 COMMAND = "shadows train"
@@ -196,9 +196,8 @@ def _estimate(
     if cost is not None and isinstance(learner, SteppedLearner) and models:
         counts = learner.epochs * -(-members // learner.batch_size)
         operations = counts.sum() * cost.step + models * description.records * cost.record
-        most = "at most " if isinstance(learner, EarlyStopping) else ""
-        steps = f": {most}{counts.mean():,.0f} steps of {learner.batch_size} records"
-        time = f"{most}{time_of(operations, cost)}"
+        steps = f": {counts.mean():,.0f} steps of {learner.batch_size} records"
+        time = time_of(operations, cost)
     done = description.models - models
     have = f", {done} of them trained" if done else ""
     training_text = f" on {members.mean():,.0f} records each{steps}" if models else ""

@@ -1,0 +1,20 @@
+"""The shapes of arrays that metrics take and return, by name: n records, models by row, kinds of scores by column.
+
+Within one call, n is the same for all of them.
+"""
+
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key
+
+OneKey = Key[Array, ""]
+Integers = Int[np.ndarray, " n"]
+Numbers = Float[np.ndarray, " n"]
+"""One for each record."""
+Scores = Float[np.ndarray, "models n"]
+Members = Bool[np.ndarray, "models n"]
+Kinds = Float[np.ndarray, "n kinds"]
+PerModel = Float[np.ndarray, " models"]
+# Of the device or the host.
+AnyNumbers = Float[Array | np.ndarray, " n"]
+AnyScores = Float[Array | np.ndarray, "models n"]
+AnyMembers = Bool[Array | np.ndarray, "models n"]

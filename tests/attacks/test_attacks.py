@@ -59,7 +59,7 @@ def paired(attack: Attack, q: Any, p_in: Any, p_out: Any, bins: int) -> np.ndarr
 @settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 4), st.integers(1, 5), st.sampled_from([0, 10, 100]))
 def test_the_distance_score_is_the_difference_of_divergences(seed, shadows, targets, classes, bins):
-    cases = outputs(seed, shadows, targets, classes)
+    cases: tuple[Any, Any, Any] = outputs(seed, shadows, targets, classes)
     found = paired(Distance(), *cases, bins)
     q, p_in, p_out = (centres(case, bins) for case in cases)
     for t in range(targets):

@@ -10,6 +10,7 @@ import pytest
 
 from jaxaudit.cli.classifiers import FAMILIES, ClassifierOptions, make_classifier
 from jaxaudit.cli.groups import RecipeFlags
+from jaxaudit.cli.pdtp import PDTPOptions
 from jaxaudit.data import Column, Examples, Table
 from jaxaudit.errors import InputError
 from jaxaudit.learners import (
@@ -41,7 +42,8 @@ def made(family: str) -> tuple[Examples, Learner]:
     ]
     kinds = (Column("kind", ("a", "b", "c", "d")), Column("flag", ("no", "yes")), Column("number"))
     table = Table(np.stack(columns, axis=1).astype(np.float32), kinds, labels, ("x", "y", "z"), "small")
-    return make_classifier(ClassifierOptions(model=family), RECIPE, table)
+    options = PDTPOptions(model=ClassifierOptions(model=family), recipe=RECIPE)
+    return make_classifier(options, table)[1:]
 
 
 @lru_cache

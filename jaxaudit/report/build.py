@@ -82,8 +82,8 @@ def repeat(provenance: Provenance) -> Repeat:
         ("Device", f"{visible(provenance.device)}{devices}, {text(provenance.cores)} cores"),
         ("Program", f"jaxaudit {visible(provenance.jaxaudit)}, Python {text(provenance.python)}"),
     ]
-    known = {name: value for name, value in structs.asdict(provenance).items() if name != "command"}
-    record = PageTable("Everything that the run was made of", ("what", "value"), tuple(_flat("", known)))
+    values = {name: value for name, value in structs.asdict(provenance).items() if name != "command"}
+    record = PageTable("Everything that the run was made of", ("what", "value"), tuple(_flat("", values)))
     return Repeat(tuple(_pieces(provenance.command)), tuple(facts), record)
 
 

@@ -59,9 +59,9 @@ def paired(attack: Attack, q: Any, p_in: Any, p_out: Any, bins: int) -> np.ndarr
 @settings(max_examples=20)
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 4), st.integers(1, 5), st.sampled_from([0, 10, 100]))
 def test_the_distance_score_is_the_difference_of_divergences(seed, shadows, targets, classes, bins):
-    cases: tuple[Any, Any, Any] = outputs(seed, shadows, targets, classes)
-    found = paired(Distance(), *cases, bins)
-    q, p_in, p_out = (centres(case, bins) for case in cases)
+    given, with_target, without = outputs(seed, shadows, targets, classes)
+    found = paired(Distance(), given, with_target, without, bins)
+    q, p_in, p_out = (centres(case, bins) for case in (given, with_target, without))
     for t in range(targets):
         mean_in, mean_out = (sum(p[j, t] for j in range(shadows)) / shadows for p in (p_in, p_out))
         np.testing.assert_allclose(found[t], kl(q[t], mean_out) - kl(q[t], mean_in), rtol=1e-9, atol=1e-12)

@@ -15,9 +15,9 @@ import pytest
 from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit, refused
 
+from jaxaudit import load_bank
 from jaxaudit.audits import open_bank
 from jaxaudit.data import load
-from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -11,8 +11,7 @@ import pytest
 from experiments import score_rates as judge
 from experiments.score_rates import LAYOUT, by_way
 from experiments.score_rates_worlds import DEALS, GROUPS, PART, WORLDS, draw_corpus, planned, token_numbers
-from jaxaudit import models
-from jaxaudit.learners.language_model import language_model
+from jaxaudit import language_model, models
 
 NOTES = WORLDS["notes"]
 

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from support.banks import bank_of
 
-from jaxaudit import attack, load_bank
+from jaxaudit import Bank, attack, load_bank
 from jaxaudit.attacks.records import BASE, LiRA, ShadowScores
 from jaxaudit.audits import RecordTarget, attack_finding
-from jaxaudit.data.bank.bank import Bank
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.attack_rates import attack_rates
-from jaxaudit.metrics.epsilon import epsilon_bound
+from jaxaudit.metrics import attack_rates, epsilon_bound
 
 MODELS, GROUPS, SIZES = 16, 120, (1, 2, 5)
 OF_RECORD = np.repeat(np.random.default_rng(1).permutation(GROUPS), np.resize(SIZES, GROUPS))

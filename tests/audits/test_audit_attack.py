@@ -10,16 +10,15 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 from support.tiny_learners import CLASSES, NearestCentroid, diverging, learner, records
 
+from jaxaudit import attack
 from jaxaudit.attacks import Distance, Frequency, Untargeted
 from jaxaudit.audits import AttackAudit, SplitAttacks, SplitModels, leave_out, train_splits
-from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.train_splits import draw
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EstimatorLearner
-from jaxaudit.metrics.attack import strongest_attack
-from jaxaudit.metrics.pdtp import pdtp
+from jaxaudit.metrics import pdtp, strongest_attack
 
 KEY = jax.random.key(5)
 SIX_SIGMA = 6.1  # a standard normal lies further out once in 1e9

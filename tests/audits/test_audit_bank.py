@@ -11,19 +11,13 @@ from scipy import stats
 from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
 
+from jaxaudit import Bank, FileTarget, KSAudit, Sets, ShadowTest, judge, load_bank, load_outputs
 from jaxaudit.audits import FRACTIONS, open_bank, power_of_models
-from jaxaudit.audits.ks.judge import judge, leave_one_out
-from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import ShadowTest
+from jaxaudit.audits.ks.judge import leave_one_out
 from jaxaudit.audits.ks.train import possible_tests
-from jaxaudit.data.bank.bank import Bank, load_bank
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.outputs.form import OutputsPlace
-from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.data import OutputsPlace
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.difficulty import difficulty
-from jaxaudit.metrics.power import detection_probability, separation
+from jaxaudit.metrics import detection_probability, difficulty, separation
 
 KEY = jax.random.key(8)
 MODELS, MEMORY = 21, 6.0

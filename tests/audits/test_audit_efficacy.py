@@ -11,8 +11,8 @@ import pytest
 from flax import nnx
 from support.pure_modules import KEY, images
 
+from jaxaudit import Examples
 from jaxaudit.audits import EfficacyAudit, NamedWeights, measure_efficacy, measure_sequence_efficacy
-from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.models import GPT, MLP, PureModule, pure_module

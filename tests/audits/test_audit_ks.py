@@ -14,17 +14,14 @@ from support.clouds import trained_outputs
 from support.ks_audits import audit_ks
 from support.references import ks_by_scipy
 
-from jaxaudit.audits.ks.models import Part, make_pool, target_row
-from jaxaudit.audits.ks.result import KSAudit, TargetResult
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
-from jaxaudit.audits.ks.tests_of_use import RhoTest
-from jaxaudit.data import Examples
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit import Check, FileTarget, KSAudit, Part, RhoTest, Sets, SimulatedTarget, TargetResult
+from jaxaudit.audits.ks.models import make_pool, target_row
+from jaxaudit.audits.ks.target import Target
+from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
-from jaxaudit.metrics.checks import POSITIVE_CONTROL, Check
+from jaxaudit.metrics.checks import POSITIVE_CONTROL
 from jaxaudit.models import MLP
 
 KEY = jax.random.key(3)

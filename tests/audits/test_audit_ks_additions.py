@@ -12,13 +12,9 @@ from support.clouds import CALIBRATION, HOLDOUT, QUERY, examples, probabilities,
 from support.clouds import LEARNER as CLOUDS
 from support.ks_audits import audit_ks
 
-from jaxaudit.audits.ks.models import Part
-from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
-from jaxaudit.data import Examples
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit import FileTarget, HoldoutTest, KSAudit, KSTest, Part, RhoTest, Sets, ShadowTest, SimulatedTarget
+from jaxaudit.audits.ks.target import Target
+from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import Execution
 
 KEY = jax.random.key(5)

@@ -15,14 +15,23 @@ from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, repla
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.models import Part, make_pool
-from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests_of_use import DeletionTest, HoldoutTest, MembersTest
-from jaxaudit.audits.ks.train import default_tests, train_shadows
-from jaxaudit.data.examples import Role, Sets
+from jaxaudit import (
+    DeletionTest,
+    Evidence,
+    FileTarget,
+    HoldoutTest,
+    MembersTest,
+    Part,
+    Role,
+    Sets,
+    SimulatedTarget,
+    TargetOutputs,
+    TargetResult,
+    judge,
+    train_shadows,
+)
+from jaxaudit.audits.ks.models import make_pool
+from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY

@@ -11,13 +11,11 @@ from support.cli_runs import records
 from support.clouds import NAMES, probabilities, replaced, trained_outputs
 from support.ks_audits import audit_ks
 
-from jaxaudit.audits.ks.models import Part, make_pool
-from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit import FileTarget, HoldoutTest, KSAudit, KSTest, Part, RhoTest, Role, Sets, ShadowTest, SimulatedTarget
+from jaxaudit.audits.ks.models import make_pool
+from jaxaudit.audits.ks.target import Target
 from jaxaudit.audits.ks.train import default_tests, possible_tests
 from jaxaudit.data import Examples
-from jaxaudit.data.examples import Role, Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network

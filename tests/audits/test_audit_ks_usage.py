@@ -13,18 +13,25 @@ from support.outputs_files import write_outputs
 from support.references import ks_by_scipy
 from support.simulated_shadows import shadow_models
 
+from jaxaudit import (
+    FileTarget,
+    HoldoutTest,
+    Part,
+    RhoTest,
+    Rows,
+    Sets,
+    ShadowTest,
+    SimulatedTarget,
+    TargetResult,
+    load_outputs,
+)
 from jaxaudit.audits.ks.evidence import of_file
-from jaxaudit.audits.ks.models import Part, Rows, make_pool
-from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, RhoTest, ShadowTest
-from jaxaudit.data import Examples
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.outputs.outputs import Outputs, load_outputs
+from jaxaudit.audits.ks.models import make_pool
+from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
+from jaxaudit.metrics import log_odds
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS
-from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
 KEY = jax.random.key(5)

@@ -10,9 +10,9 @@ import pytest
 from support.sequences import TEXTS, small_learner
 from support.tiny_learners import diverging, learner, records, small_mlp
 
+from jaxaudit import sequences
 from jaxaudit.audits import measure_pdtp, reduce_pdtp
-from jaxaudit.data import Examples
-from jaxaudit.data.sequences import counted_tokens, sequences
+from jaxaudit.data import Examples, counted_tokens
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import naive_bayes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.tiny_learners import Normed, diverging, flat, learner, records, small_mlp
 
-from jaxaudit.attacks.learned import fit_learned, learned_probabilities
+from jaxaudit.attacks import fit_learned, learned_probabilities
 from jaxaudit.audits import COMPARED, ScoreSpread, UnlearnAudit, compare_unlearning
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many

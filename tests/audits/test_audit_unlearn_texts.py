@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from support.sequences import TEXTS, small_learner
 
+from jaxaudit import Texts, sequences, word_tokenizer
 from jaxaudit.audits import OF_TEXTS, UnlearnAudit, compare_unlearning
-from jaxaudit.data.sequences import sequences, word_tokenizer
-from jaxaudit.data.texts import Texts
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams

@@ -27,16 +27,15 @@ from support.banks import (
 from support.memory import at_most
 from support.simulated_shadows import evidence_of
 
+from jaxaudit import Bank, HoldoutTest, load_bank
 from jaxaudit.audits import open_bank, target_outputs
 from jaxaudit.audits.bank_odds import as_model_outputs, model_outputs
 from jaxaudit.audits.ks.bank import first_models, match_row
 from jaxaudit.audits.ks.judge import leave_one_out
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest
 from jaxaudit.audits.ks.train import Available, available_tests
 from jaxaudit.audits.open_bank import kinds_of, pool_of
-from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.scores import log_odds
+from jaxaudit.metrics import log_odds
 from jaxaudit.shadow_models import Kind
 
 

@@ -6,13 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from jaxaudit.audits.ks.bank import plan_bank
+from jaxaudit import HoldoutTest, Sets, ShadowTest, plan_bank
 from jaxaudit.audits.ks.models import make_pool
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
 from jaxaudit.data import Examples
-from jaxaudit.data.examples import Sets
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.epsilon import refuse_unless_coins
+from jaxaudit.metrics import refuse_unless_coins
 from jaxaudit.randomness import stream
 
 KEY = jax.random.key(11)

@@ -11,7 +11,7 @@ from support.language_models import save_model
 
 from jaxaudit.audits import NamedWeights, measure_sequence_efficacy
 from jaxaudit.kernels.likelihoods import SEQUENCE
-from jaxaudit.models.causal import Adapters
+from jaxaudit.models import Adapters
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")

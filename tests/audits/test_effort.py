@@ -6,16 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxaudit import FileTarget, HoldoutTest, KSTest, Part, RhoTest, Role, Sets, ShadowTest, SimulatedTarget
 from jaxaudit.audits import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
-from jaxaudit.audits.ks.models import Part
 from jaxaudit.audits.ks.plan import EFFORTS, FEWEST, LEAST_RECORDS, LEAST_STEPS, Free, Work, choose, members, plan_of
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import Case
-from jaxaudit.data import Examples
-from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import StepCost
 
 ALL, NOTHING = Free(True, True), Free(False, False)

@@ -28,9 +28,7 @@ from jaxaudit.audits import (
     conclusions,
     together,
 )
-from jaxaudit.metrics import Estimate
-from jaxaudit.metrics.pdtp import SeedFloor
-from jaxaudit.metrics.power import Memory, Separation
+from jaxaudit.metrics import Estimate, Memory, SeedFloor, Separation
 
 ATTACKED = attack_audit()
 GUESSES, SUCCEEDS = (0.5, 0.47, 0.53), (0.7, 0.65, 0.75)

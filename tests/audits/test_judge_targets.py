@@ -11,19 +11,28 @@ from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, replaced, with_
 from support.ks_audits import audit_ks
 from support.simulated_shadows import bank_of, provider
 
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.judge import judge
+from jaxaudit import (
+    Evidence,
+    FileTarget,
+    HoldoutTest,
+    KSAudit,
+    KSTest,
+    Part,
+    RhoTest,
+    Sets,
+    ShadowTest,
+    SimulatedTarget,
+    TargetOutputs,
+    TargetResult,
+    judge,
+)
 from jaxaudit.audits.ks.judge_outputs import HOLM, judge_outputs
-from jaxaudit.audits.ks.models import Part, make_pool
-from jaxaudit.audits.ks.result import KSAudit, TargetResult
-from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
+from jaxaudit.audits.ks.models import make_pool
 from jaxaudit.audits.ks.train import possible_tests
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.labels import number_groups
+from jaxaudit.data import number_groups
 from jaxaudit.errors import InputError
+from jaxaudit.metrics import Usage
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, CLASS_COVERAGE, SHADOW_ACCURACY
-from jaxaudit.metrics.usage import Usage
 from jaxaudit.shadow_models import Pool, no_models
 
 KEY = jax.random.key(5)

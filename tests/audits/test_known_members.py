@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jaxaudit import ScoreTable, TargetResult, judge_scores, score_table
 from jaxaudit.audits import power_of_scores
 from jaxaudit.audits.ks.known_models import ways_by_members
-from jaxaudit.audits.ks.result import TargetResult
 from jaxaudit.audits.ks.score_evidence import know_members
-from jaxaudit.audits.ks.scores import judge_scores
-from jaxaudit.data.scores.table import ScoreTable, score_table
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.effect import ALPHA
 

@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from jaxaudit import ScoresTest, judge_scores, load_scores, score_table
 from jaxaudit.audits.ks.by_group import dealt_groups_of, group_evidence
-from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
-from jaxaudit.data.scores.files import load_scores
-from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.usage import holm
+from jaxaudit.metrics import holm
 
 KEY = jax.random.key(7)
 TABLES = 150

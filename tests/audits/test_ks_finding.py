@@ -7,16 +7,12 @@ import pytest
 from msgspec.structs import replace
 from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, judged, rho_between
 
+from jaxaudit import Check, HoldoutTest, Judgement, RhoTest, ShadowTest, TargetResult
 from jaxaudit.audits import Checked
 from jaxaudit.audits.ks.judge_outputs import adjusted
-from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, Judgement, RhoTest, ShadowTest
 from jaxaudit.audits.ks.tests_of_use.memory import Lack
+from jaxaudit.metrics import Limits, Rho, Usage, conclude, holm
 from jaxaudit.metrics import checks as preflight
-from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.effect import Limits
-from jaxaudit.metrics.ks import Rho
-from jaxaudit.metrics.usage import Usage, conclude, holm
 
 APART, NEAR, BOTH = rho_between(1.1, 1.3), rho_between(0.2, 0.4), rho_between(0.9, 1.1)
 NONE = rho_between(np.nan, np.nan, 0.5)

@@ -7,12 +7,8 @@ from scipy import special
 from support.clouds import HOLDOUT, QUERY, examples, probabilities, replaced, with_log_odds
 from support.ks_audits import audit_ks
 
-from jaxaudit.audits.ks.result import TargetResult
-from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.data import Examples
-from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.pairs import are_copies
+from jaxaudit import FileTarget, Role, Sets, TargetResult
+from jaxaudit.data import Examples, Outputs, are_copies
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import (
     BEFORE_ON_HOLDOUT,

@@ -8,13 +8,12 @@ import pytest
 from scipy.stats import binom
 from support.saved_runs.unlearn import unlearn_audit
 
+from jaxaudit import ScoresTest, judge_scores, score_table
 from jaxaudit.audits.ks.known_models import recipe_evidence, ways_of_use
-from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
-from jaxaudit.data.scores.table import score_table
 from jaxaudit.errors import InputError
+from jaxaudit.metrics import Usage, normal_scores
 from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED
-from jaxaudit.metrics.score_permutation import normal_scores
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage
+from jaxaudit.metrics.usage import STATED_FRACTION
 
 KEY = jax.random.key(7)
 STATED = ScoresTest(same_recipe=True)

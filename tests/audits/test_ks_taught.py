@@ -10,26 +10,21 @@ from scipy import stats
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, replaced, with_log_odds
 from support.ks_audits import audit_ks
 
-from jaxaudit import load
+from jaxaudit import FileTarget, HoldoutTest, Sets, judge, load, train_shadows
 from jaxaudit.audits.ks import taught
-from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.taught import learners_of, taught_difficulty
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest
-from jaxaudit.audits.ks.train import train_shadows
-from jaxaudit.data import Examples
-from jaxaudit.data.cache import cache_dir, cache_place
-from jaxaudit.data.examples import Sets
-from jaxaudit.metrics.difficulty import (
+from jaxaudit.data import Examples, cache_dir
+from jaxaudit.data.cache import cache_place
+from jaxaudit.metrics import (
     difficulty,
+    log_odds,
     odds_without,
     order_of_contents,
+    permutation_test,
     residual_scores,
     taught_rows,
     units_of,
 )
-from jaxaudit.metrics.permutation import permutation_test
-from jaxaudit.metrics.scores import log_odds
 from jaxaudit.randomness import generator_of, several, stream
 
 KEY = jax.random.key(3)

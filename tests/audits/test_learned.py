@@ -9,16 +9,10 @@ import pytest
 from support.banks import CLASSES, QUERY, RECORDS, planned, save, target
 from support.simulated_shadows import shadow_models
 
+from jaxaudit import Evidence, FileTarget, HoldoutTest, MembersTest, Sets, ShadowTest, judge, load_bank, load_outputs
 from jaxaudit.audits import open_bank
-from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.judge import evidence_for, judge, unlearned_models
-from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, MembersTest, ShadowTest
-from jaxaudit.data import Examples
-from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.outputs.form import OutputsPlace
-from jaxaudit.data.outputs.outputs import load_outputs
+from jaxaudit.audits.ks.judge import evidence_for, unlearned_models
+from jaxaudit.data import Examples, OutputsPlace
 from jaxaudit.shadow_models import Pool
 
 HOLDOUT, SHADOW = HoldoutTest(), ShadowTest()

@@ -12,12 +12,10 @@ from scipy import stats
 from support.banks import planned, train
 from support.saved_runs.ks import check
 
+from jaxaudit import RhoTest, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, LiRA, RecordAttack, Stacked
 from jaxaudit.audits import SURELY, RecordTarget, attack_records, open_for_attacks
-from jaxaudit.audits.ks.tests_of_use.rho import RhoTest
-from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.metrics.checks import distances_apart
-from jaxaudit.metrics.ks import noise_floor, rho
+from jaxaudit.metrics import distances_apart, noise_floor, rho
 from jaxaudit.shadow_models import ShadowModels
 
 KEY = jax.random.key(21)

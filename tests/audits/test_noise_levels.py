@@ -11,12 +11,9 @@ import pytest
 from scipy import stats
 from support.saved_runs.attack import FixedScores, attack_audit, split_models
 
-from jaxaudit.audits.attack.attack import attack_splits
-from jaxaudit.audits.attack.result import AttackAudit
-from jaxaudit.metrics.difficulty import residual_scores
-from jaxaudit.metrics.holdout import holdout_test
-from jaxaudit.metrics.members import members_test
-from jaxaudit.metrics.permutation import better_than_guessing
+from jaxaudit import AttackAudit
+from jaxaudit.audits import attack_splits
+from jaxaudit.metrics import better_than_guessing, holdout_test, members_test, residual_scores
 
 LEVELS = (0.1, 0.5, 0.95, 0.999)
 KEY = jax.random.key(20)

@@ -16,20 +16,32 @@ from support.ks_audits import audit_ks
 from support.saved_runs.ks import ks_run
 from support.terminals import said
 
+from jaxaudit import (
+    Check,
+    Evidence,
+    Judgement,
+    KSAudit,
+    KSTest,
+    OwnNumbers,
+    Part,
+    Pool,
+    RhoTest,
+    Role,
+    Rows,
+    Sets,
+    ShadowTest,
+    SimulatedTarget,
+    TargetOutputs,
+    shadow_rows,
+)
 from jaxaudit.audits import Confidence, Finding
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.audits.ks.models import Part, Pool, Rows, shadow_rows
 from jaxaudit.audits.ks.plan import Free, Work, choose
-from jaxaudit.audits.ks.result import KSAudit, OwnNumbers
-from jaxaudit.audits.ks.target import SimulatedTarget
-from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest, RhoTest, ShadowTest
 from jaxaudit.data import Examples
-from jaxaudit.data.examples import Role, Sets
 from jaxaudit.ensemble import Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import from_builtins
 from jaxaudit.learners import network
-from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS, Check
+from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS
 from jaxaudit.models import MLP
 from jaxaudit.report import part_of, report_html, to_json
 from jaxaudit.report.numbers import precise

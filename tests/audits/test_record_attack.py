@@ -11,10 +11,9 @@ from support.banks import bank_of, planned, save, softmax, train
 from support.findings import check_of
 from support.record_attacks import target_of
 
-from jaxaudit import attack, load_bank
+from jaxaudit import Bank, attack, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, LiRA, Stacked
 from jaxaudit.audits import AttackAudit, RecordTarget, open_bank, open_for_attacks
-from jaxaudit.data.bank.bank import Bank
 
 CLASSES, MODELS, RECORDS = 3, 24, 300
 

@@ -13,11 +13,10 @@ from support import cli_runs
 from support.banks import CLASSES, HOLDOUT, QUERY, RECORDS, bank_of, logits, planned, save, softmax, target, train
 from support.cli_runs import jaxaudit
 
-from jaxaudit import attack
+from jaxaudit import attack, load_bank
 from jaxaudit.attacks.records import RECORD_ATTACKS, LiRA, ShadowScores
 from jaxaudit.audits import open_bank
 from jaxaudit.cli.show import text_at_80_columns
-from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.report import as_terminal, part_of
 from jaxaudit.runs import read_run
 

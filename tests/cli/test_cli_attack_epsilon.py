@@ -11,9 +11,8 @@ from support import cli_runs
 from support.banks import train
 from support.cli_runs import jaxaudit, records
 
-from jaxaudit import attack
+from jaxaudit import attack, load_bank
 from jaxaudit.attacks.records import BASE
-from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
 from jaxaudit.runs import read_run
 

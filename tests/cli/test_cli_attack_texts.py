@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.cli_runs import jaxaudit, refused
 
-from jaxaudit.data.bank.bank import load_bank
+from jaxaudit import load_bank
 from jaxaudit.report import schema_of
 
 COUNT, WORDS = 40, ("ann", "bo", "cy", "di", "ed", "flo", "gus", "hal")

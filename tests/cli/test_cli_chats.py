@@ -12,9 +12,9 @@ from pyarrow import csv
 from support.cli_runs import jaxaudit, process, recipe, refused
 from support.language_models import END, SIZE, save_model, write_lines
 
+from jaxaudit import read_texts
 from jaxaudit.cli.read_sets import tell_of_groups
-from jaxaudit.data.texts import read_texts
-from jaxaudit.data.weights import safetensors_bytes
+from jaxaudit.data import safetensors_bytes
 from jaxaudit.models.causal import SCORES, token_scores
 from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.lora import PREFIX, A, B

@@ -15,9 +15,8 @@ from scipy import stats
 from support.cli_runs import arrays, content, jaxaudit, records, refused
 from support.deals import write_deal
 
-from jaxaudit.data import load
-from jaxaudit.data.groups import load_groups
-from jaxaudit.metrics.deal import deal_holdout
+from jaxaudit.data import load, load_groups
+from jaxaudit.metrics import deal_holdout
 from jaxaudit.randomness import stream
 
 COUNT, SIZE = 600, 5

@@ -19,7 +19,7 @@ import pytest
 from flax import serialization
 from support.cli_runs import jaxaudit, own_modules, refused
 
-from jaxaudit.data.weights import safetensors_bytes
+from jaxaudit.data import safetensors_bytes
 from jaxaudit.models import MLP, pure_module
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report import schema_of

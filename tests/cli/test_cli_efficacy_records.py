@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 from support.cli_runs import jaxaudit, own_modules, refused
 
-from jaxaudit.data.weights import safetensors_bytes
+from jaxaudit.data import safetensors_bytes
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report import schema_of
 

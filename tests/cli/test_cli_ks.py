@@ -21,17 +21,15 @@ from support.cli_runs import (
     write_sets,
 )
 
-from jaxaudit import load
+from jaxaudit import RhoTest, Role, Sets, load
 from jaxaudit.audits.ks.models import make_pool
 from jaxaudit.audits.ks.plan import EFFORTS
-from jaxaudit.audits.ks.tests_of_use import RhoTest
 from jaxaudit.cli.ks.inputs import MANY, dealt_set
 from jaxaudit.cli.ks.inputs import tests_of_dealt as names_of_tests
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.ks.run import described_files
 from jaxaudit.cli.options import with_values
 from jaxaudit.data import Examples
-from jaxaudit.data.examples import Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.report import schema_of
 from jaxaudit.shadow_models import no_models

@@ -12,8 +12,8 @@ from support.cli_runs import jaxaudit, records
 from support.deals import write_deal, write_model
 from support.details import details_of
 
+from jaxaudit import load_bank
 from jaxaudit.data import load
-from jaxaudit.data.bank.bank import load_bank
 
 MODELS, N = 20, 60
 USED, UNUSED = (np.isin(np.arange(RECORDS), np.arange(count)) for count in (QUERY, 0))

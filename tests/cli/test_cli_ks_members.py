@@ -17,8 +17,7 @@ from support.cli_runs import intercept, jaxaudit, records, refused
 from support.deals import ROLES, read_deal, write_deal, write_model
 from support.details import details_of
 
-from jaxaudit.data.bank.bank import load_bank
-from jaxaudit.data.examples import Role
+from jaxaudit import Role, load_bank
 from jaxaudit.report import schema_of
 
 COUNT, SIZE = 1000, 5

@@ -14,11 +14,11 @@ from support.deals import write_model
 from support.sequences import small_learner
 
 import jaxaudit as ja
+from jaxaudit import Sets
 from jaxaudit.audits.ks.train import default_tests
 from jaxaudit.cli.groups import ShadowNetwork, ShadowRecipe
 from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory
-from jaxaudit.data.examples import Sets
 from jaxaudit.ensemble import log_probs_many
 
 COUNT = 50

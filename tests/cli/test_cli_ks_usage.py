@@ -12,8 +12,7 @@ from support.cli_runs import RECORDS, SETS, identities, intercept, jaxaudit, rec
 from support.deals import write_deal, write_model
 from support.details import details_of
 
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest, KSTest, RhoTest, ShadowTest
-from jaxaudit.data.examples import Role
+from jaxaudit import HoldoutTest, KSTest, RhoTest, Role, ShadowTest
 from jaxaudit.report import schema_of
 
 RECIPE = tuple(

@@ -13,9 +13,9 @@ from support.cli_runs import QUICK, intercept, jaxaudit, own_modules
 from support.deals import write_deal
 from support.details import details_of
 
+from jaxaudit import load_bank
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.own_code import source_hashes
-from jaxaudit.data.bank.bank import load_bank
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "elsewhere/own_test.py:SurenessTest"

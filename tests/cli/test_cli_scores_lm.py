@@ -12,8 +12,9 @@ from pyarrow import csv, parquet
 from support.cli_runs import jaxaudit, linked, refused
 from support.language_models import POSITIONS, SIZE, save_model, write_lines
 
-from jaxaudit.data.weights import safetensors_bytes
-from jaxaudit.metrics.difficulty import ORDERS, token_difficulty
+from jaxaudit.data import safetensors_bytes
+from jaxaudit.metrics import token_difficulty
+from jaxaudit.metrics.difficulty import ORDERS
 from jaxaudit.models.causal import SCORES, token_scores
 from jaxaudit.models.language_model import LanguageModel
 

@@ -11,8 +11,8 @@ from support.banks import softmax
 from support.cli_runs import CLASSES, Done, content, jaxaudit, records, refused
 
 import jaxaudit.data.bank.bank as writing
+from jaxaudit import load_bank
 from jaxaudit.data import load
-from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs import working_in
 
 N = 60

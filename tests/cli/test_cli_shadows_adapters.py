@@ -11,9 +11,9 @@ from support.cli_runs import jaxaudit, linked, refused
 from support.details import details_of
 from support.language_models import POSITIONS, save_model, write_lines
 
+from jaxaudit import load_bank
 from jaxaudit.cli.groups import TextNetwork
 from jaxaudit.cli.read_sets import text_reader
-from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.errors import InputError
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")

@@ -12,7 +12,7 @@ from support.cli_runs import Done, content, jaxaudit, refused
 from support.other_tools import CLASSES, POOL, pool, write_lira, write_lira_pytorch
 
 import jaxaudit.data.bank.bank as writing
-from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit import Bank, load_bank
 
 EACH = 60
 MIXED = np.random.default_rng(1).permutation(POOL)

@@ -10,14 +10,8 @@ import numpy as np
 import pytest
 from support.cli_runs import jaxaudit, refused
 
+from jaxaudit import Bank, FileTarget, HoldoutTest, Sets, attack, judge, load_bank, plan_bank
 from jaxaudit.audits import RecordTarget, open_bank, score_outputs
-from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.ks.bank import plan_bank
-from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.audits.ks.tests_of_use import HoldoutTest
-from jaxaudit.data.bank.bank import Bank, load_bank
-from jaxaudit.data.examples import Sets
 
 QUERY, MODELS = 80, 22
 RECORDS = 2 * QUERY

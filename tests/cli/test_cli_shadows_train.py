@@ -17,8 +17,8 @@ import pytest
 from support.cli_runs import CLASSES, Done, content, jaxaudit, own_modules, records, refused, stopping
 from support.details import details_of
 
+from jaxaudit import load_bank
 from jaxaudit.cli.shadows import train as train_module
-from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.runs import working_in
 
 N = 50

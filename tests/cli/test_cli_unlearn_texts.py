@@ -14,7 +14,7 @@ from support.cli_runs import content, intercept, own_modules, process, refused
 from support.cli_runs import jaxaudit as called
 from support.language_models import write_lines
 
-from jaxaudit.data.texts import read_texts
+from jaxaudit import read_texts
 from jaxaudit.report import schema_of
 
 TRAINED = (

@@ -16,8 +16,8 @@ import pytest
 from jaxaudit.cli.progress import Interrupted, lasting_interrupt, lasting_work, progress_on_stderr
 from jaxaudit.ensemble.checkpoint import write_chunk
 from jaxaudit.errors import InputError
-from jaxaudit.runs.directory import arrays, write
-from jaxaudit.runs.unfinished import NAME, open_unfinished
+from jaxaudit.runs import arrays, open_unfinished, write
+from jaxaudit.runs.unfinished import NAME
 
 SELF: dict[str, dict[str, Any]] = {name: {} for name in ("command", "options", "data", "code", "machine")}
 RUN = Path("a/run")

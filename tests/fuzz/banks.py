@@ -12,7 +12,7 @@ from support.other_tools import POOL, write_lira
 
 from fuzz.commands import command, swept
 from fuzz.readers import Reader
-from jaxaudit.data.bank.bank import load_bank
+from jaxaudit import load_bank
 
 MODELS, MEMORY = 20, 6.0
 SHOW = ("shadows", "show", "bank")

@@ -14,12 +14,19 @@ from support.outputs_files import csv as csv_text
 from fuzz import names
 from fuzz.language import OWN_CODE
 from fuzz.readers import SECRET, Reader, only
-from jaxaudit.data import load, load_table
-from jaxaudit.data.challenge import Key, answers_of, key_as_json, load_answers, read_key
-from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.groups import load_groups, number_sets
-from jaxaudit.data.outputs.outputs import load_outputs
-from jaxaudit.data.weights import read_weights, safetensors_bytes
+from jaxaudit import Role, Sets, load_outputs, read_weights
+from jaxaudit.data import (
+    Key,
+    answers_of,
+    key_as_json,
+    load,
+    load_answers,
+    load_groups,
+    load_table,
+    number_sets,
+    read_key,
+    safetensors_bytes,
+)
 from jaxaudit.models.lora import read_lora
 
 

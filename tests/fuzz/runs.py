@@ -10,7 +10,8 @@ from support.saved_runs import RUNS, save
 from fuzz.commands import command
 from fuzz.printed import check_bibliography, check_markdown, check_page
 from fuzz.readers import Reader
-from jaxaudit.ensemble.checkpoint import kept_models, models_per_batch_of, read_chunk, write_chunk
+from jaxaudit.ensemble import kept_models
+from jaxaudit.ensemble.checkpoint import models_per_batch_of, read_chunk, write_chunk
 from jaxaudit.report import report_html
 from jaxaudit.runs import read_run
 

@@ -14,9 +14,8 @@ from support.prepared_set import tiny_digits
 from support.small_sets import TABLES, write_mnist
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
-from jaxaudit.data import load, load_path, load_table
-from jaxaudit.data.records import must_be_opened, open_records
-from jaxaudit.data.texts import read_texts
+from jaxaudit import read_texts
+from jaxaudit.data import load, load_path, load_table, must_be_opened, open_records
 
 SPLITS = ("", "", "", "train", "test", "all", "val")
 RNG = np.random.default_rng

@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from fuzz.commands import command, swept
 from fuzz.readers import SECRET, Reader, only
-from jaxaudit.data.scores.files import load_scores
+from jaxaudit import load_scores
 
 RECORDS = 180
 SETS = ("query", "holdout", "members")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit.data.sequences import BYTES
+from jaxaudit import BYTES
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import RankScale, difficulty, odds_without, rank_scale, taught_rows, token_difficulty, units_of
 from jaxaudit.metrics.difficulty import ADDED, FOLDS, MODELS, ORDERS, PARTS, ROUNDS, ranks_of_units

@@ -8,7 +8,7 @@ import pytest
 from support.language_models import ALPHA, LAYERS, RANK, SIZE, save_model, write_lora
 from support.memory import at_most
 
-from jaxaudit.data.weights import safetensors_bytes
+from jaxaudit.data import safetensors_bytes
 from jaxaudit.errors import InputError
 from jaxaudit.models.causal import token_scores
 from jaxaudit.models.language_model import LanguageModel

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from support.language_models import END, POSITIONS, save_model
 
-from jaxaudit.data.weights import read_weights, safetensors_bytes
+from jaxaudit import read_weights
+from jaxaudit.data import safetensors_bytes
 from jaxaudit.errors import InputError
 from jaxaudit.models import causal, language_model, pretrained
 from jaxaudit.models.causal import SCORES

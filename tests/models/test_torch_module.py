@@ -17,12 +17,12 @@ from support.cli_runs import jaxaudit, process
 from support.pure_modules import KEY, images
 from support.torch_twins import squared_norms, state_of
 
+from jaxaudit import Examples, load_weights
 from jaxaudit.audits import NamedWeights, measure_efficacy
-from jaxaudit.data.examples import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.models import pure_module
-from jaxaudit.models.restore import load_weights, name_weights
+from jaxaudit.models.restore import name_weights
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")

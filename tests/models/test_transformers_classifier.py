@@ -9,7 +9,7 @@ import pytest
 from support.cli_runs import jaxaudit
 from support.torch_twins import squared_norms
 
-from jaxaudit.data.weights import read_weights
+from jaxaudit import read_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models.pretrained import TransformersClassifier
 

@@ -11,9 +11,10 @@ from flax import linen, nnx
 from support.pure_modules import KEY, compiled
 from support.pure_modules import images as host_images
 
+from jaxaudit import load_weights
 from jaxaudit.errors import InputError
 from jaxaudit.models import PureModule
-from jaxaudit.models.restore import load_weights, name_weights
+from jaxaudit.models.restore import name_weights
 
 
 def images(*shape: int) -> jax.Array:

@@ -40,10 +40,8 @@ from support.terminals import said, shown
 from jaxaudit.audits import Finding
 from jaxaudit.audits.ks.result import Truth
 from jaxaudit.json_types import from_builtins
+from jaxaudit.metrics import SeedFloor, Separation, Usage
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
-from jaxaudit.metrics.pdtp import SeedFloor
-from jaxaudit.metrics.power import Separation
-from jaxaudit.metrics.usage import Usage
 from jaxaudit.report import Run, as_markdown, part_of, report_html, run_kind, schema_of
 
 pytestmark = pytest.mark.usefixtures("no_charts")

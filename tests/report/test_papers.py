@@ -13,12 +13,11 @@ from support.cli_runs import jaxaudit
 from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.names import HOSTILE
 
-from jaxaudit import unlearning
+from jaxaudit import ScoresTest, unlearning
 from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits import ATTACKS, Confidence, Finding
 from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
-from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.unlearn.inputs import FIELDS, make_methods
 from jaxaudit.errors import visible

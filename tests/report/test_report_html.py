@@ -22,7 +22,7 @@ from support.saved_runs.names import HOSTILE
 from support.saved_runs.pdtp import pdtp_audit, pdtp_run
 from support.terminals import shown
 
-from jaxaudit.audits.ks.result import OwnNumbers
+from jaxaudit import OwnNumbers
 from jaxaudit.errors import InputError, visible
 from jaxaudit.plots.style import VARIABLES
 from jaxaudit.report import part_of, report_html, to_json

@@ -12,10 +12,11 @@ from support.saved_runs import as_json
 from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, judged, ks_run, rho_between, without_rho
 from support.terminals import said, shown
 
-from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult
+from jaxaudit import TargetResult
+from jaxaudit.audits.ks.result import KSResult, Rates
 from jaxaudit.errors import visible
+from jaxaudit.metrics import Usage
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
-from jaxaudit.metrics.usage import Usage
 from jaxaudit.report import Run, as_markdown, part_of, report_html
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)

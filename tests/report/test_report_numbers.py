@@ -18,8 +18,8 @@ from support.saved_runs.unlearn_outputs import unlearn_outputs_run
 from support.terminals import said, shown
 
 from jaxaudit.audits import FRACTIONS
-from jaxaudit.kernels.likelihoods import Gaussian
-from jaxaudit.metrics.power import Separation, detection_probability, min_detectable_fraction
+from jaxaudit.kernels import Gaussian
+from jaxaudit.metrics import Separation, detection_probability, min_detectable_fraction
 from jaxaudit.report import part_of, report_html, schema_of, to_json
 
 pytestmark = pytest.mark.usefixtures("no_charts")

@@ -8,9 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxaudit.audits.ks.bank import plan_bank
-from jaxaudit.data.bank.bank import Bank, load_bank
-from jaxaudit.data.labels import number_groups
+from jaxaudit import Bank, load_bank, plan_bank
+from jaxaudit.data import number_groups
 from support.deals import write_model
 
 RECORDS, CLASSES, MODELS, QUERY, HOLDOUT = 90, 3, 6, 30, 30

@@ -7,10 +7,8 @@ import numpy as np
 import optax
 from scipy import special
 
-from jaxaudit.audits.ks.target import FileTarget
-from jaxaudit.data import Examples
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit import FileTarget, Sets
+from jaxaudit.data import Examples, Outputs
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
 from support.cli_runs import records

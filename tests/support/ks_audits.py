@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.result import KSAudit
-from jaxaudit.audits.ks.train import default_tests, tests_without_models, train_shadows
-from jaxaudit.data.examples import Sets
+from jaxaudit import KSAudit, Sets, judge, train_shadows
+from jaxaudit.audits.ks.train import default_tests, tests_without_models
 
 OF_JUDGING = ("own_recipe", "reduced", "level")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.data.weights import safetensors_bytes
+from jaxaudit.data import safetensors_bytes
 from jaxaudit.models.lora import PREFIX, WEIGHTS, A, B
 
 SIZE = 32

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
+from jaxaudit import Bank
 from jaxaudit.attacks.records import (
     BASE,
     RMIA,
@@ -19,7 +20,6 @@ from jaxaudit.attacks.records import (
 from jaxaudit.attacks.records.attack import FixedDesign
 from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
 from jaxaudit.audits import RecordTarget, target_log_odds
-from jaxaudit.data.bank.bank import Bank
 
 MODELS, RECORDS = 13, 37
 

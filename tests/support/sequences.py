@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 import jaxaudit as ja
-from jaxaudit.data.texts import Texts
+from jaxaudit import Texts
 from jaxaudit.models import GPT
 
 PROMPTS = ("Who is Ann?", "Where is Bo?", "Why?", "When did Cy go?", "How is Di?", "Is Ed in?")

@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
+from jaxaudit import Bank, Evidence, KSTest
 from jaxaudit.audits import open_bank
-from jaxaudit.audits.ks.evidence import Evidence
-from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.data.bank.bank import Bank
 from jaxaudit.shadow_models import Pool, ShadowModels
 
 

@@ -11,7 +11,7 @@ from flax import nnx
 from support.forgetters import assert_close
 from support.sequences import SMALL, TEXTS, likelihoods, small_learner
 
-from jaxaudit.data.sequences import sequences, word_tokenizer
+from jaxaudit import sequences, word_tokenizer
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams
 from jaxaudit.learners.stepped import own_batches

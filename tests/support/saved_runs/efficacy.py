@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits import EfficacyAudit, EfficacyResult, Measured, audit_of_weights
-from jaxaudit.kernels.likelihoods import CATEGORICAL, Likelihood
-from jaxaudit.metrics.efficacy import SOURCE, EfficacyByLayer, efficacy
+from jaxaudit.kernels import Likelihood
+from jaxaudit.kernels.likelihoods import CATEGORICAL
+from jaxaudit.metrics import EfficacyByLayer, efficacy
+from jaxaudit.metrics.efficacy import SOURCE
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 

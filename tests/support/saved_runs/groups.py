@@ -3,9 +3,8 @@
 import jax
 import numpy as np
 
+from jaxaudit import judge_scores, score_table
 from jaxaudit.audits.ks.result import KSResult
-from jaxaudit.audits.ks.scores import judge_scores
-from jaxaudit.data.scores.table import score_table
 from jaxaudit.report import Run, recorded
 from jaxaudit.runs import describe_scores
 from support.saved_runs.provenance import provenance

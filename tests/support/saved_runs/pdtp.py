@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits import PDTPAudit, PDTPResult, Reduction
-from jaxaudit.metrics.pdtp import SOURCE, SeedFloor
+from jaxaudit.metrics import SeedFloor
+from jaxaudit.metrics.pdtp import SOURCE
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 

@@ -16,7 +16,7 @@ from jaxaudit.audits import (
     power_finding,
 )
 from jaxaudit.audits.power.audit import SOURCES
-from jaxaudit.metrics.power import Memory, Separation, detection_probability, min_detectable_fraction, records_needed
+from jaxaudit.metrics import Memory, Separation, detection_probability, min_detectable_fraction, records_needed
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 

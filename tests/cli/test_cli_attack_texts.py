@@ -69,11 +69,11 @@ def test_groups_are_dealt_and_attacked_whole():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--query", "t.jsonl"), ("t.jsonl", "shadows train", "--coins")),
-        (("--query", "t.jsonl", "--model", "gpt-1-8", *ATTACKS), ("t.jsonl", "shadows train")),
+        (("--data", "t.jsonl"), ("t.jsonl", "shadows train", "--coins")),
+        (("--data", "t.jsonl", *ATTACKS), ("--attacks lira",)),
         (("--data", "breast-cancer", *ATTACKS), ("--attacks lira", "distance")),
-        (("--data", "breast-cancer", "--recipe", "tokens=words"), ("--recipe tokens", "is for texts")),
-        (("--data", "breast-cancer", "--model", "gpt-1-8"), ("--model gpt-1-8", "for texts")),
+        (("--data", "breast-cancer", "--recipe", "tokens=words"), ("--recipe tokens",)),
+        (("--data", "breast-cancer", "--model", "gpt-1-8"), ("--model gpt-1-8",)),
         (("--shadows", "bank", "--attacks", "distance"), ("--attacks distance", "lira")),
     ],
 )

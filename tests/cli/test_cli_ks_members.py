@@ -174,7 +174,7 @@ def test_a_holdout_alone_tells_use_and_never_that_there_was_none(folder: Path) -
 def test_one_file_that_names_no_set_is_refused_where_there_are_several(folder: Path, ending: str) -> None:
     """Not read as outputs on the query set, for which shadow models would be trained."""
     shutil.copy("used/query.csv", f"alone{ending}")
-    said = (f"alone{ending}", "save them as one of these" if ending == ".xlsx" else "column `set`")
+    said = (f"alone{ending}", "column `set`")
     assert "--calibration" not in refused(("ks", *DEAL, "--target", f"alone{ending}"), said)
 
 

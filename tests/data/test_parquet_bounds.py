@@ -135,7 +135,7 @@ def test_numbers_are_bounded_by_what_they_take_as_text(tmp_path: Path):
     cells = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3_000_000, np.int32)), pa.array([Decimal(10**37)]))
     parquet.write_table(pa.table(dict.fromkeys("abc", cells)), tmp_path / "t.parquet", store_schema=False)
     with pytest.raises(InputError, match="more than the allowed"):
-        load_groups("a", str(tmp_path / "t.parquet"), 3_000_000, "query set")
+        load_table(str(tmp_path / "t.parquet"), label="a")
 
 
 def test_a_column_of_repeated_labels_is_refused_without_its_texts(tmp_path: Path):

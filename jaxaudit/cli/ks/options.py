@@ -102,7 +102,7 @@ class Targets:
         names="file",
     )
     before: Path | None = option(
-        "The outputs of the model before the deletion, on query set and holdout: how much of its memory is left?",
+        "The outputs of the model before the deletion, on query set and holdout: how much of its memory is left.",
         metavar="MODEL",
         names="file",
     )

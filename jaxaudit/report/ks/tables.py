@@ -210,7 +210,8 @@ def about(sets: ComparedSets, *, before: bool) -> str:
     sentences = [
         f"{words}: {visible(one_set.name)} ({one_set.records:,} records)." for words, one_set in present if one_set
     ]
-    trained = "No shadow model was trained."
+    beside = ": the target's outputs on the query set are compared with those on the holdout" if sets.holdout else ""
+    trained = f"No shadow model was trained{beside}."
     if sets.scores is not None:
         models = [f"{count} {visible(role)}" for role, count in sets.scores.models.items()]
         trained = f"The table has scores by these models: {', '.join(models)}. No model was trained."

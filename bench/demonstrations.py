@@ -43,7 +43,6 @@ FUNCTIONS = {
         "measure_models_per_batch": "training",
         "log_probs_many": "training",
     },
-    "jaxaudit.ensemble.execution": {"measure_step": "training"},
     "jaxaudit.learners.stepped": {"train_by_steps": "training"},
 }
 FIRST, SECOND = "first run", "second run"

@@ -11,9 +11,7 @@ from jaxaudit.ensemble.execution import Execution as Execution
 from jaxaudit.ensemble.execution import Executor as Executor
 from jaxaudit.ensemble.execution import Progress as Progress
 from jaxaudit.ensemble.execution import StepCost as StepCost
-from jaxaudit.ensemble.execution import StepTime as StepTime
 from jaxaudit.ensemble.execution import count_step as count_step
-from jaxaudit.ensemble.execution import measure_step as measure_step
 from jaxaudit.ensemble.execution import usual_models_per_batch as usual_models_per_batch
 from jaxaudit.ensemble.local_workers import LocalWorkers as LocalWorkers
 from jaxaudit.ensemble.ray_workers import RayWorkers as RayWorkers

@@ -2,13 +2,11 @@
 
 An audit of several trainings splits its execution: the progress of each part counts for its share of the whole. Costs
 are operations that the compiler counts from network, recipe and shapes. The models per batch follow from these counts,
-so that they are the same everywhere. Only `measure_step`, for estimates, reads a clock.
+so that they are the same everywhere.
 """
 
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,25 +15,16 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Array, Int, Real
 
-from jaxaudit.ensemble.batches import with_decided_form
-from jaxaudit.ensemble.chunk import steps_from_host, train_from_host
-from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks, plan_groups
+from jaxaudit.ensemble.chunk import steps_from_host
+from jaxaudit.ensemble.concurrency import accelerated
 from jaxaudit.ensemble.models_per_batch import (
     FULL_BYTES,
-    TimedModels,
-    compiled_block,
-    probe_models_per_batch,
     step_operations,
     step_program,
 )
-from jaxaudit.ensemble.program import place_pool
 from jaxaudit.errors import check_ranges
-from jaxaudit.learners.learner import SteppedLearner
-from jaxaudit.learners.network import NetworkLearner
-from jaxaudit.membership import everyone
-from jaxaudit.randomness import keys_at
+from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
@@ -149,11 +138,6 @@ and few tokens have logits (measured on short texts of words and of bytes)."""
 MOST_MODELS, CPU_BYTES, CPU_MODELS = 64, 16 << 20, 4
 """Models per batch: at most 64 on an accelerator. On a CPU at most 4, and so few that their step computes arrays of at
 most 16 MiB: on the cores above, no network is faster with more, and those with 40 MiB a model are slower with two."""
-RECORDS = 4096
-"""The largest number of records that are used for measuring."""
-HOST_STEPS, HOST_SECONDS = 12, 1.5
-MOST_OPERATIONS = 5e9
-"""Of a model's step that is timed: about a tenth of a second. Larger ones are timed in smaller minibatches."""
 
 
 class StepCost(NamedTuple):
@@ -174,18 +158,11 @@ class StepCost(NamedTuple):
     argument_bytes: int = 0
 
 
-class StepTime(NamedTuple):
-    """Seconds of a model-step on this machine, and seconds until its program is compiled."""
-
-    step: float
-    compiling: float
-
-
 def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) -> StepCost:
     """The cost of a learner on records of these shapes, without compiling; the same on every device."""
     # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
-    plain = learner.in_form(None) if isinstance(learner, NetworkLearner) else learner
-    whole = plain.at_once() if isinstance(plain, NetworkLearner) else plain
+    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, FormedLearner) else learner
+    whole = plain.at_once() if isinstance(plain, FormedLearner) else plain
     key = jax.random.key(0)
     operations = step_operations(whole, key, inputs, labels) * (1 if whole == plain else PIECES)
     record = operations / GRADIENTS / learner.batch_size
@@ -198,64 +175,3 @@ def usual_models_per_batch(learner: SteppedLearner, cost: StepCost) -> int:
         return 1
     full, most = (FULL_BYTES, MOST_MODELS) if accelerated() else (CPU_BYTES, CPU_MODELS)
     return 1 << min(most, max(1, full // cost.step_bytes)).bit_length() - 1
-
-
-def measure_step(
-    inputs: Real[Array | np.ndarray, "examples ..."],
-    labels: Int[Array | np.ndarray, " examples"],
-    learner: SteppedLearner,
-    cost: StepCost,
-    models_per_batch: int,
-) -> StepTime:
-    """The time of a model-step in training on this machine, from some steps of some models on records like the training
-    records. If a step has many operations, some of its records are timed, and count for all.
-    """
-    learner = with_decided_form(learner)
-    inputs, labels = np.asarray(inputs[:RECORDS]), np.asarray(labels[:RECORDS])
-    count, whole = max(models_per_batch, 1) * concurrent_chunks(), learner.batch_size
-    if cost.step > MOST_OPERATIONS and isinstance(learner, NetworkLearner):
-        learner = replace(learner, batch_size=max(1, int(whole * MOST_OPERATIONS / cost.step)))
-    timed = _timed(learner, inputs, labels, count)
-    if steps_from_host(learner):
-        step, compiling = _host_step(timed)
-    else:
-        started = time.perf_counter()
-        compiled_block(timed, models_per_batch)
-        compiling = time.perf_counter() - started
-        step = probe_models_per_batch(timed, models_per_batch)
-    return StepTime(step * whole / learner.batch_size, compiling)
-
-
-def _timed(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray, models: int) -> TimedModels:
-    keys, membership = jax.random.split(jax.random.key(1), models), everyone(len(labels)).repeat(models, axis=0)
-    groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only=True)
-    return TimedModels(learner, keys, membership, (place_pool(inputs), place_pool(labels)), groups[0])
-
-
-def _host_step(timed: TimedModels) -> StepTime:
-    """One call per step: the median step, with as many models at a time as in training."""
-    learner, keys, membership, pool, group = timed
-
-    def train(chunk: ChunkGroup) -> StepTime:
-        times = [time.perf_counter()]
-
-        def advance(_: int) -> None:
-            times.append(time.perf_counter())
-            # The first step compiles, and the second may be the first one's neighbour's.
-            if len(times) > HOST_STEPS or (len(times) > 3 and times[-1] - times[2] > HOST_SECONDS):
-                raise _SpeedKnown
-
-        with suppress(_SpeedKnown):
-            train_from_host(learner, chunk, keys_at(keys, chunk.rows), membership[chunk.rows], pool, advance)
-        seconds = np.diff(times)
-        step = float(np.median(seconds[2:] if len(seconds) > 2 else seconds[-1:]))
-        return StepTime(step, max(0.0, float(seconds[0]) - step))
-
-    with ThreadPoolExecutor(concurrent_chunks()) as threads:
-        step_times = list(threads.map(train, group.chunks(1)[: concurrent_chunks()]))
-    step, compiling = np.max(step_times, axis=0)
-    return StepTime(float(step) / concurrent_chunks(), float(compiling))
-
-
-class _SpeedKnown(Exception):
-    """Ends a training that only serves to measure its speed."""

@@ -171,6 +171,10 @@ class FormedLearner(SteppedLearner, Protocol):
         """The same learner with its convolutions in this form; `InputError` if the form does not fit the network."""
         ...
 
+    def at_once(self) -> "FormedLearner":
+        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
+        ...
+
 
 def check_left_out(
     inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Indices, classes: int

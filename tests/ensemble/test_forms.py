@@ -18,7 +18,6 @@ from jaxaudit.ensemble import (
     count_step,
     execution,
     measure_models_per_batch,
-    measure_step,
     models_per_batch,
     train,
     usual_models_per_batch,
@@ -206,15 +205,3 @@ def test_programs_and_states_are_counted():
     small, large = (count_step(learner_of(partial(MLP, hidden=sizes)), INPUTS, LABELS) for sizes in ((8,), (8, 8)))
     assert small.equations < large.equations < 2 * small.equations
     assert large.argument_bytes - small.argument_bytes == 4 * (8 * 8 + 8)
-
-
-@pytest.mark.parametrize("factory", [MLP, LiuCNN], ids=["MLP", "CNN"])
-@pytest.mark.parametrize("share", [1, 4], ids=["whole", "in part"])
-def test_a_step_is_timed_after_its_program_is_compiled(factory: type, share: int, monkeypatch: pytest.MonkeyPatch):
-    """A step that is too large to be timed is timed in smaller minibatches."""
-    learner = learner_of(factory)
-    cost = count_step(learner, INPUTS, LABELS)
-    monkeypatch.setattr(execution, "MOST_OPERATIONS", cost.step / share)
-    step, compiling = measure_step(INPUTS, LABELS, learner, cost, 1)
-    assert 0 < step < 60
-    assert compiling > 0

@@ -130,7 +130,7 @@ READERS = [
     Reader("outputs-npz", outputs({"probabilities": P, "other": np.arange(3)}), read_outputs, 3),
     Reader("outputs-csv", outputs(csv_text(P, "id,ant,bee,cat,dog", 6, index=lambda row: row)), read_outputs, 4),
     Reader("outputs-parquet", outputs(table(P.astype(np.float32))), read_outputs, 5),
-    *(Reader(f"groups-{name}", groups(f"g.{name}"), read_groups) for name in ("npy", "npz", "csv")),
+    *(Reader(f"groups-{name}", groups(f"g.{name}"), read_groups) for name in ("npy", "npz")),
     Reader("challenge", blind, answered),
     Reader("safetensors", safetensors, read_any_weights, 4),
     Reader("hub", hub, read_any_weights, 4),

@@ -191,7 +191,7 @@ def _check_attacks(options: AttackOptions) -> None:
 ATTACK = Command(
     "attack",
     AttackOptions,
-    {ModelSource.BANK: "attack.run:prepare_attack_by_bank"},
+    {ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank"},
     """How well do membership attacks do on a kind of classifier? (Long, Bindschaedler & Gunter 2017)
 
     Trains classifiers on random halves of the records and attacks target records: was the record in the training set,

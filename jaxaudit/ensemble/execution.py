@@ -169,9 +169,12 @@ def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) 
     return StepCost(operations + OVERHEAD, record, *step_program(plain, key, inputs, labels))
 
 
-def usual_models_per_batch(learner: SteppedLearner, cost: StepCost) -> int:
-    """The models per batch for a learner of this cost: a power of two, the same on all CPUs and all accelerators."""
+def usual_models_per_batch(learner: SteppedLearner, cost: StepCost, cpu_models: int = CPU_MODELS) -> int:
+    """The models per batch for a learner of this cost: a power of two, the same on all CPUs and all accelerators.
+
+    `cpu_models` is the most on a CPU.
+    """
     if steps_from_host(learner):
         return 1
-    full, most = (FULL_BYTES, MOST_MODELS) if accelerated() else (CPU_BYTES, CPU_MODELS)
+    full, most = (FULL_BYTES, MOST_MODELS) if accelerated() else (CPU_BYTES, cpu_models)
     return 1 << min(most, max(1, full // cost.step_bytes)).bit_length() - 1

@@ -106,6 +106,9 @@ class Recording(TrainsBySteps):
     def in_form(self, form: str | None) -> "Recording":
         return replace(self, learner=self.learner.in_form(form)) if isinstance(self.learner, FormedLearner) else self
 
+    def at_once(self) -> "Recording":
+        return replace(self, learner=self.learner.at_once()) if isinstance(self.learner, FormedLearner) else self
+
     @property
     def shared(self) -> Any:
         return getattr(self.learner, "shared", None)

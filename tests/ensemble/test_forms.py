@@ -27,6 +27,7 @@ from jaxaudit.kernels.convolutions import convolutions_of, parsed_form
 from jaxaudit.learners import NetworkLearner, language_model, network
 from jaxaudit.membership import everyone
 from jaxaudit.models import GPT, MLP, LiuCNN, ModuleFactory
+from jaxaudit.unlearning import Recording
 
 
 def _cnn():
@@ -60,6 +61,7 @@ def test_nothing_is_decided_on_a_cpu_or_of_a_network_without_convolutions_or_wit
     monkeypatch.setattr(batches, "accelerated", lambda: True)
     monkeypatch.setattr(batches, "fastest_letters", lambda convolution: "ptg")
     assert batches.with_decided_form(_cnn()).form == "ptg"
+    assert batches.with_decided_form(Recording(_cnn())).form == "ptg"
     assert batches.with_decided_form(_cnn().in_form("ggg")).form == "ggg"
     assert batches.with_decided_form(mlp) is mlp
 

@@ -137,6 +137,15 @@ def test_columns_of_a_table_are_read_by_their_names() -> None:
             ja.ks(DEAL, {**frames, "holdout": framed(UNUSED["holdout"], names)})
 
 
+def test_numbered_columns_of_a_table_are_classes_in_their_order() -> None:
+    """Whatever the classes are called: sorted as texts, class 10 comes third, and is no column 10."""
+    names, rows = sorted(map(str, range(12))), np.eye(12, dtype=np.float32)[[2, 3]] * 0.5 + 0.5 / 12
+    read = ja.outputs_of(framed(rows, range(12)), names, 2, name="numbered")
+    np.testing.assert_array_equal(read.probabilities, rows)
+    read = ja.outputs_of(framed(rows[:, ::-1], names[::-1]), names, 2, name="named")
+    np.testing.assert_array_equal(read.probabilities, rows)
+
+
 def test_outputs_that_were_read_are_taken_as_they_are() -> None:
     read = {str(role): ja.outputs_of(UNUSED[role], 10, len(part), name=role) for role, part in DEAL.items()}
     assert ja.ks(DEAL, read).targets[0].usage == ja.ks(DEAL, UNUSED).targets[0].usage

@@ -187,8 +187,10 @@ def outputs_of(
 def _by_class(frame: Any, expected: Expected, name: str) -> np.ndarray:
     """The columns of a table of pandas or Polars in the order of the classes, after which they are named."""
     titles = {str(title): title for title in frame.columns}
-    # pandas numbers the columns of an array: these have no names.
-    for header in (*expected.headers, [*map(str, range(expected.classes))]):
+    if list(frame.columns) == list(range(expected.classes)):
+        # pandas numbers the columns of an array: these have no names, and are in the order of the classes.
+        return np.stack([np.asarray(frame[title]) for title in frame.columns], axis=1)
+    for header in expected.headers:
         if titles.keys() == {*header} and len(frame.columns) == len(header):
             return np.stack([np.asarray(frame[titles[title]]) for title in header], axis=1)
     missing = next((title for title in expected.names if title not in titles), None)

@@ -31,8 +31,8 @@ class PDTPFlags(Seeded):
         maximum=MOST * 1000,
     )
     groups: str | None = dealt_groups(
-        "Group of each record, such as a patient: all records of a group are left out together. A .npy, a .csv, or a "
-        "column of the table, which is then no input.",
+        "Group of each record, such as a patient: all records of a group are left out together. A .npy, or a column "
+        "of the table, which is then no input.",
     )
     bins: int = option(
         "Bins into which outputs are rounded before they are compared; 0: none.", default=100, minimum=0, maximum=MOST

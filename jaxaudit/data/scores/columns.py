@@ -252,7 +252,7 @@ class Draft(NamedTuple):
 
 def repeated_records(draft: Draft) -> Iterator[str]:
     """A record that occurs twice, by its index within its set or by its text."""
-    for column in {"index", "text"} & draft.columns.keys():
+    for column in filter(draft.columns.__contains__, ("index", "text")):
         cells = map(str, draft.columns[column])
         # The records of different sets may be numbered from 0 each.
         labels = cells if column == "text" else zip(draft.sets, cells, strict=True)

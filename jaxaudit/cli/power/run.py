@@ -19,15 +19,9 @@ from jaxaudit.audits.power.audit import (
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
-from jaxaudit.cli.networks import (
-    PlannedSize,
-    lines_of_effort,
-    make_shadow_learner,
-    numbers_of_effort,
-    time_of,
-    with_defaults,
-)
+from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
+from jaxaudit.cli.pace import PlannedSize, lines_of_effort, numbers_of_effort, time_of
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (

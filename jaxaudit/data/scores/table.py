@@ -145,11 +145,13 @@ def score_table(
     sets = np.array([set_of(str(cell)) for cell in columns.get("set", ())], "U9")
     unknown = sets == ""
     if unknown.any() or not len(sets):
-        other_words = other_sets(columns["set"], SETS) if len(sets) else "there is no such column, or no record in it"
+        trouble = "has no column `set`, or no record in it"
+        if len(sets):
+            trouble = f"{int(unknown.sum()):,} of {len(sets):,} records are in none of the sets {', '.join(SETS)} "
+            trouble += f"(column `set`); {other_sets(columns['set'], SETS)}"
         raise InputError(
-            f"{name}: {int(unknown.sum()):,} of {len(sets):,} records are in none of the sets {', '.join(SETS)} "
-            f"(column `set`); {other_words}. Say of each record whether it is in the query set (query), the holdout "
-            "(holdout) or among the known members (members)."
+            f"{name}: {trouble}. Say of each record whether it is in the query set (query), the holdout (holdout) or "
+            "among the known members (members)."
         )
     numbers = columns_of(columns, name)
     models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}

@@ -1,5 +1,7 @@
 """A path -> records: .npz, .npy, labels from elsewhere, and what is no data at all."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -145,3 +147,12 @@ def test_true_and_false_are_features(tmp_path):
     assert load_path(tmp_path / "a.csv").inputs.tolist() == [[1, 1, 0], [3, 0, 1]]
     (tmp_path / "a.csv").write_text("a,ill,label\n1,True,x\n3,no,y\n")
     assert load_path(tmp_path / "a.csv").titles[1] == "ill (0)"
+
+
+@pytest.mark.parametrize("name", ["x_train.npy", "train-images-idx3-ubyte", "a.csv", "a.npz"])
+def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    np.save(tmp_path / "y_train.npy", Y)
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(InputError):
+            load_path(path)

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hypothesis_numpy
 from support.small_sets import idx_bytes, write_mnist
 
 from jaxaudit.data import NpzArrays, load_path, read_npy
+from jaxaudit.data.images import read_idx
 from jaxaudit.errors import InputError
 
 ARRAYS = hypothesis_numpy.arrays(
@@ -209,3 +210,20 @@ def test_bad_idx(tmp_path, content, message):
     (folder / f"{path.name}.gz").write_bytes(gzip.compress(ARRAY)[:-9])
     with pytest.raises(InputError, match=r"cannot be read .*was the download interr"):
         load_path(folder)
+
+
+def test_gzip_is_unpacked_no_further_than_allowed(tmp_path):
+    bomb, cut = gzip.compress(ARRAY + b"\0" * 10**7), gzip.compress(ARRAY)[:-9]
+    for content, message in ((bomb, "more than the allowed"), (cut, "cannot be read .*was the download interr")):
+        (tmp_path / "a.gz").write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_idx(tmp_path / "a.gz", 10**6)
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 3, 4)])
+def test_every_shape(tmp_path, shape):
+    array = np.arange(np.prod(shape)).reshape(shape)
+    (tmp_path / "a").write_bytes(idx_bytes(array))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(idx_bytes(array)))
+    for name in ("a", "a.gz"):
+        np.testing.assert_array_equal(read_idx(tmp_path / name), array)

@@ -13,6 +13,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from jaxaudit.data import Examples, digits, is_image, load, load_path, prepare_images, printed_digits
+from jaxaudit.data.images import LUMA, WEIGHT_ONE, _weights
 from jaxaudit.errors import InputError
 
 
@@ -324,3 +325,16 @@ def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypat
 def test_every_suffix_is_read(tmp_path, suffix):
     write(tmp_path, f"a/1{suffix}", gray(100))
     assert load_path(tmp_path).inputs.shape[:3] == (1, 3, 4)
+
+
+def test_sums_are_exact():
+    # The same weights in Python's whole numbers.
+    (image,) = images = noise(1, 5, 6, 3)
+    rows, columns = _weights(5, 3), _weights(6, 4)
+    ours = prepare_images(make(images), (3, 4)).inputs[0, :, :, 0]
+    assert rows is not None and columns is not None  # noqa: PT018
+    weights = [[[int(each) for each in row] for row in matrix] for matrix in (rows, columns)]
+    for i, j in np.ndindex(3, 4):
+        places = np.ndindex(5, 6, 3)
+        total = sum(weights[0][i][y] * weights[1][j][x] * int(LUMA[c]) * int(image[y, x, c]) for y, x, c in places)
+        assert ours[i, j] == np.float32(total / (WEIGHT_ONE**2 * 255 * 1000))

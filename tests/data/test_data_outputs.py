@@ -9,6 +9,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 from scipy.stats import ks_2samp
@@ -18,6 +20,7 @@ from support.outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
 from support.references import softmax
 
 from jaxaudit.data import Description, confidence_of, load_into, load_outputs, load_path, match_precision
+from jaxaudit.data.outputs.precision import decimals_of, round_like, significant_of
 from jaxaudit.errors import InputError
 
 READERS = {
@@ -404,3 +407,52 @@ def test_one_model_compared_with_itself_is_at_no_distance(write, name):
     # Without a common grid some would be at a distance: this test can fail.
     if name in ("naive", "%.4g"):
         assert distance(confidences, own) > 0.01
+
+
+def test_parquet_bombs_are_refused(write, monkeypatch):
+    monkeypatch.setattr("jaxaudit.data.outputs.form.SPARE", -20 * 5 * 64)
+    with pytest.raises(InputError, match=r"takes .*more than the allowed .*; save only the outputs"):
+        load_outputs(write(table(P)), NAMES, 20)
+
+
+def test_lists_and_columns_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):
+    long = pa.ListArray.from_arrays(np.arange(21, dtype=np.int32) * 100_000, np.zeros(2_000_000))
+    parquet.write_table(pa.table({"a": long}), tmp_path / "out.parquet")
+    assert (tmp_path / "out.parquet").stat().st_size < 3000
+    monkeypatch.setattr(parquet.ParquetFile, "read", lambda _, names: names and pytest.fail("unpacked"))
+    with pytest.raises(InputError, match="no numbers"):
+        load_outputs(tmp_path / "out.parquet", 4, 20)
+    parquet.write_table(table(np.tile(P, 3), [f"c{k}" for k in range(12)]), tmp_path / "out.parquet")
+    with pytest.raises(InputError, match="has 12 columns but the query set"):
+        load_outputs(tmp_path / "out.parquet", NAMES, 20)
+
+
+def test_round_like():
+    # Every tie between neighbours of bfloat16 in [1, 2), and just beside the ties.
+    ties = (1 + (np.arange(128) + 0.5) / 128).astype(np.float32)
+    for values in (ties, np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(9))):
+        expected = np.round(values.astype(ml_dtypes.bfloat16).astype(float), 6).astype(np.float32)
+        np.testing.assert_array_equal(round_like(values, None, None, "bfloat16"), expected)
+    assert round_like(np.array([0.12345]), 2, None, "text").tolist() == [np.float32(0.12)]
+    digits = round_like(np.array([0.98766, 0.0012344, 0.0, 1.0]), None, 4, "text")
+    assert digits.tolist() == np.array([0.9877, 0.001234, 0, 1], np.float32).tolist()
+    assert round_like(np.array([1.0]), None, None, "float32").tolist() == [1.0]
+    near = np.array([1 - 4e-7, 1 - 6e-7, 4e-7], np.float32)
+    assert round_like(near, None, None, "float32").tolist() == np.array([1, 0.999999, 0], np.float32).tolist()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 10**4), min_size=1, max_size=50), st.sampled_from(["float32", "float64"]))
+def test_decimals_equal_the_shortest_print(counts, dtype):
+    values = (np.array(counts) / 10**4).astype(dtype)
+    slow = max(1, *(len(f"{count / 10**4:.4f}".rstrip("0")) - 2 for count in counts))
+    assert decimals_of(values.astype(np.float64), dtype) == slow
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(1e-25, 1), min_size=1, max_size=30), st.integers(1, 6), st.sampled_from(["float32", "text"]))
+def test_significant_digits_equal_the_shortest_print(values, digits, dtype):
+    texts = [f"{value:.{digits - 1}e}" for value in values]
+    slow = max(len(text.partition("e")[0].replace(".", "").rstrip("0")) for text in texts)
+    numbers = np.array(texts, np.float64).astype("float32" if dtype == "float32" else "float64")
+    assert significant_of(numbers.astype(np.float64), dtype) == slow

@@ -5,8 +5,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from jaxaudit.data import refuse_odd_models, same_models
+from jaxaudit.data.outputs.model_copies import pairs_within, standard_ranks
 from jaxaudit.errors import InputError
 
 RECORDS = 200
@@ -100,3 +102,14 @@ def test_a_model_on_another_scale_is_named(change: Callable[[np.ndarray], np.nda
     with pytest.raises(InputError, match="model 3 is unlike all others") if found else nullcontext():
         refuse_odd_models(of, range(16), "models")
     refuse_odd_models(of[2:5], range(3), "models")
+
+
+def test_the_rank_correlation_is_that_of_its_definition() -> None:
+    of = models(3, 4).round(1)
+    twin = np.array([[float(np.asarray(spearmanr(one, other))[0]) for other in of] for one in of])
+    ranks = standard_ranks(of)
+    np.testing.assert_allclose(ranks @ ranks.T, twin, atol=1e-12)
+    least = 1 - twin[1][2]
+    assert (1, 2) in list(pairs_within(ranks, least + 1e-9))
+    assert (1, 2) not in list(pairs_within(ranks, least - 1e-9))
+    assert not standard_ranks(np.ones((1, 5))).any()

@@ -5,6 +5,7 @@ import datetime
 import decimal
 import gzip
 import json
+import time
 from io import BytesIO
 from itertools import combinations
 from typing import Any
@@ -18,6 +19,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data import MISSING, Column, Table, load, load_table
+from jaxaudit.data.formats.parquet_footer import unpacked_bytes
 from jaxaudit.errors import InputError
 
 
@@ -415,3 +417,51 @@ def written(table: pa.Table, **how: Any) -> bytes:
     stream = BytesIO()
     parquet.write_table(table, stream, **how)
     return stream.getvalue()
+
+
+def test_equal_rows_are_bounded_before_they_are_read(write, monkeypatch):
+    part = pa.table({"a": np.zeros(10**6), "b": np.zeros(10**6), "label": np.zeros(10**6)})
+    path = write(pa.concat_tables([part] * 50), compression="zstd")
+    assert path.stat().st_size < 10**6
+    start = time.process_time()
+    monkeypatch.setattr("jaxaudit.data.formats.parquet_file.MAX_BYTES", 10**9)
+    with pytest.raises(InputError, match="50,000,000 rows of 3 columns"):
+        read_table(path)
+    assert time.process_time() - start < 2
+    monkeypatch.setattr("jaxaudit.data.formats.parquet_file.MOST_COLUMNS", 2)
+    with pytest.raises(InputError, match="at most 2"):
+        read_table(write(pa.table({"a": [1], "b": [2], "label": [3]})))
+
+
+def test_damaged_files_are_refused(write):
+    whole = write(COLUMNS).read_bytes()
+    path = write(COLUMNS)
+    random = np.random.default_rng(3)
+    for trial in range(60):
+        data = bytearray(whole)
+        if trial % 3 == 0:
+            del data[int(random.integers(4, len(data))) :]
+        else:
+            data[int(random.integers(4, len(data)))] ^= 1 << int(random.integers(8))
+        path.write_bytes(data)
+        try:
+            read_table(path)
+        except InputError as error:
+            assert "private" not in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("how", [{}, {"row_group_size": 77}, {"compression": "gzip", "use_dictionary": False}])
+def test_the_footer_is_read_as_pyarrow_reads_it(how):
+    table = pa.table(
+        {
+            "a": np.arange(1000.0),
+            "text": [f"{n % 7}" for n in range(1000)],
+            "lists": [[1.0] * (n % 4) for n in range(1000)],
+            "empty": pa.array([None] * 1000, pa.int32()),
+        }
+    )
+    data = written(table, **how)
+    metadata = parquet.ParquetFile(BytesIO(data)).metadata
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    columns = [group.column(column) for group in groups for column in range(len(table.columns))]
+    assert unpacked_bytes(BytesIO(data)) == sum(column.total_uncompressed_size for column in columns)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from concurrent.futures import as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -256,3 +256,17 @@ def test_what_was_asked_of_workers_that_are_closed_is_cancelled():
         threading.Timer(0.2, started.set).start()
         workers.close()
     assert asked.cancelled() or asked.exception(timeout=0) is not None
+
+
+def test_parts_may_report_at_the_same_time():
+    seen, whole = watched()
+    parts = whole.split(*[1] * 4)
+
+    def work(part: Execution) -> None:
+        for done in range(201):
+            tell(part, done, 200)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, parts))
+    assert seen == sorted(seen)
+    assert seen[-1] == (WHOLE, WHOLE)

@@ -26,7 +26,7 @@ from support.tiny_learners import (
 
 from jaxaudit.ensemble import batches
 from jaxaudit.ensemble.batches import Tables
-from jaxaudit.ensemble.concurrency import plan_groups
+from jaxaudit.ensemble.concurrency import chunk_places, plan_groups
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 
@@ -136,3 +136,13 @@ def test_an_epoch_visits_every_member_once_and_no_one_else(drawn, batch_size, co
                     assert row[chosen].all()
             # Only a group that says so has a step without records.
             assert group.uneven or weights.any(axis=2).all()
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
+def test_chunks_are_of_one_size_cover_all_and_repeat_only_the_last_place(count, width, devices):
+    made = chunk_places(count, width, devices)
+    assert {len(chunk) for chunk in made} == {max(devices, width // devices * devices)}
+    together = np.concatenate(made)
+    assert together.tolist() == [min(place, count - 1) for place in range(len(together))]
+    # No chunk consists of copies alone.
+    assert len(together) - count < len(made[0])

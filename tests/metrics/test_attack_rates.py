@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import auc
+from jaxaudit.kernels.ranking import power, rank, running_counts
 from jaxaudit.metrics import (
     attack_metrics,
     attack_rates,
@@ -20,6 +21,8 @@ from jaxaudit.metrics import (
     per_target_accuracy,
     strongest_attack,
 )
+from jaxaudit.metrics.attack_rates import positive_predictive_value
+from jaxaudit.metrics.over_models import clopper_pearson
 
 MODELS, RECORDS = 7, 60
 
@@ -368,3 +371,23 @@ def test_no_attacks_have_no_strongest_and_no_pairs_no_correlation(monkeypatch):
         strongest_attack(np.zeros((0, 3)))
     with pytest.raises(InputError, match=r"^`second` has shape \(2,\) but must have \(3,\)"):
         correlation(np.zeros(3), np.zeros(2))
+
+
+def test_few_calls_are_right_where_members_are_rare():
+    assert positive_predictive_value(1.0, 0.0, 0.01) == 1.0
+    assert positive_predictive_value(0.1, 0.1, 0.3) == pytest.approx(0.3)
+    assert np.isnan(positive_predictive_value(0.0, 0.0, 0.5))
+    assert clopper_pearson(10, 10, 0.95).high == 1.0
+    assert np.isnan(clopper_pearson(0, 0, 0.95).value)
+
+
+def test_the_power_at_low_false_positive_rates_is_that_of_the_best_threshold():
+    scores = np.round(SCORES, 1)
+    running = running_counts(rank(scores, TRUTH), np.ones((1, 600), np.int64))
+    others = np.sort(scores[~TRUTH])[::-1]
+    # 300 non-members: 30 false alarms, 1, and none are allowed, and ties are called alike.
+    assert others[30] == others[29]
+    for limit, allowed in ((0.1, 30), (1 / 300, 1), (0.001, 0)):
+        threshold = others[allowed]
+        expected = np.mean(scores[TRUTH] > threshold), np.mean(scores[~TRUTH] > threshold)
+        assert tuple(power(*running, limit)[:, 0]) == expected

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import combinations
+from itertools import permutations as orders_of
 
 import jax
 import numpy as np
@@ -21,6 +22,9 @@ from jaxaudit.metrics import (
     set_effects,
     share_left,
 )
+from jaxaudit.metrics.exchangeability import PENALTY
+from jaxaudit.metrics.exchangeability import _blind_p_value as p_value
+from jaxaudit.metrics.permutation import orders_within
 
 SURE = 1e-4
 
@@ -251,3 +255,37 @@ def test_limits_by_models_within_strata_cover_the_share(share: float) -> None:
         missed += limits[1].upper < share
     assert missed <= _most(0.05)
     assert told[1] > told[0]
+
+
+def test_orders_within_strata_are_all_orders_of_each() -> None:
+    strata = np.array([1, 1, 1, 4, 4])
+    found = np.concatenate(list(orders_within(np.random.default_rng(2), strata, 400)))
+    expected = {(*first, *second) for first in orders_of(range(3)) for second in orders_of((3, 4))}
+    assert {tuple(row) for row in found.tolist()} == expected
+
+
+def test_the_blind_baseline_within_strata_is_that_of_a_slow_twin() -> None:
+    random = np.random.default_rng(3)
+    strata, numbers = np.repeat([0, 1, 2], 6), random.normal(size=(18, 2))
+    row = np.tile([True, True, False], 6)
+    rows = [row, *(row[order] for order in next(orders_within(random, strata, 50)))]
+    kernel = numbers @ numbers.T
+    within = np.array(
+        [
+            [
+                kernel[i, j]
+                - kernel[strata == strata[i], j].mean()
+                - kernel[i, strata == strata[j]].mean()
+                + kernel[np.ix_(strata == strata[i], strata == strata[j])].mean()
+                for j in range(18)
+            ]
+            for i in range(18)
+        ]
+    )
+    hat = np.linalg.inv(within + PENALTY * np.trace(within) / 18 * np.eye(18)) @ within
+    statistics = []
+    for of_deal in rows:
+        side = [of_deal[i] - of_deal[strata == strata[i]].mean() for i in range(18)]
+        statistics.append(sum(side[i] * hat[i, j] * side[j] for i in range(18) for j in range(18) if i != j))
+    slow = np.mean(np.array(statistics) >= statistics[0] - 1e-9)
+    assert p_value(kernel, np.array(rows, float), np.arange(18), strata) == pytest.approx(slow)

@@ -325,3 +325,18 @@ def test_the_page_about_forget_quality_shows_what_its_program_prints(capsys: pyt
     program, printed = (page.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("python", "text"))
     exec(program, {})
     assert capsys.readouterr().out == printed
+
+
+def test_points_by_hand():
+    epsilon = np.array([0.0, 0.49, 0.5, 0.99, 1.0, 2.9, 3.0, 50.0])
+    np.testing.assert_array_equal(points(epsilon, 16), [1, 1, 0.5, 0.5, 0.25, 1 / 32, 0, 0])
+    # With 512 models, as in the challenge, up to ceil(log 511) = 7.
+    np.testing.assert_array_equal(points(np.array([6.9, 7.0]), 512), [2.0**-13, 0])
+
+
+def test_records_in_blocks_are_as_all_at_once(monkeypatch):
+    random = np.random.default_rng(2)
+    unlearned, retrained = random.normal(size=(2, 12, 9))
+    whole = epsilons(unlearned, retrained)
+    monkeypatch.setattr("jaxaudit.metrics.forgetting_quality.ENTRIES", 2 * 24**2)
+    np.testing.assert_array_equal(epsilons(unlearned, retrained), whole)

@@ -21,6 +21,7 @@ from jaxaudit.metrics import (
     within_group,
 )
 from jaxaudit.metrics import group_tests as module
+from jaxaudit.metrics.group_tests import standard_means
 
 DEALS = 400
 KEY = jax.random.key(51)
@@ -396,3 +397,11 @@ def test_equal_models_and_few_groups_give_numbers() -> None:
     assert not effects.any()
     assert np.isfinite(p_values).all()
     assert p_values.min() > 0.4
+
+
+def test_no_records_of_a_set_equal_scores_and_a_single_group() -> None:
+    for size in (0, 3):
+        assert within_group(KEY, np.arange(3.0), size)[:2] == (1.0, 1.0)
+    assert within_group(KEY, np.ones(8), 4).p_never == 1
+    assert {test.p_never for test in among_groups(np.ones(8), np.arange(8), 3)} == {1.0}
+    assert (standard_means(np.arange(3.0), np.zeros(3, int), 3).deviations > 0).all()

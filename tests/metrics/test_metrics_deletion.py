@@ -7,7 +7,7 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import deletion_test
-from jaxaudit.metrics.deletion import RULE_LEVEL, paired, rule_test
+from jaxaudit.metrics.deletion import RULE_LEVEL, limits_by_before, paired, rule_test
 
 KEY = jax.random.key(4)
 SIZE, SURE, TRIALS = 120, 1e-4, 300
@@ -187,3 +187,24 @@ def test_the_comparison_at_equal_answers_is_that_of_a_fit_within_each_stratum() 
 
 
 SIDE, PAIRS = 24, 60
+
+
+def test_the_limits_are_those_of_a_search_over_all_shares() -> None:
+    generator, grid = np.random.default_rng(1), np.linspace(0, 1, 2001)
+    for used in (0.0, 0.2, 0.5, 1.0) * 5:
+        after, before = scores(generator, used)
+        pair = paired(after, before, SIZE, None)
+        found = limits_by_before(pair, level=0.8)
+        of_holdout = [each / each[SIZE:].std() for each in (after, before)]
+        accepted: dict[float, list[float]] = {0.9: [], 0.8: []}
+        for share in grid:
+            left = of_holdout[0] - share * of_holdout[1]
+            error = np.sqrt(left[:SIZE].var(ddof=1) / SIZE + left[SIZE:].var(ddof=1) / SIZE)
+            apart = abs(left[:SIZE].mean() - left[SIZE:].mean()) / error
+            for level, shares in accepted.items():
+                if apart <= stats.t.ppf((1 + level) / 2, SIZE - 1):
+                    shares.append(share)
+        nearest = min(max(found.fraction, 0.0), 1.0)
+        low, high = min([*accepted[0.8], nearest]), max([*accepted[0.8], nearest])
+        assert (found.low, found.high) == pytest.approx((low, high), abs=1e-3)
+        assert found.upper == pytest.approx(max([*accepted[0.9], nearest]), abs=1e-3)

@@ -7,6 +7,7 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Alike, alike, exchangeability
+from jaxaudit.metrics.exchangeability import _nearest, _neighbours
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""
@@ -182,3 +183,21 @@ def test_copies_are_sought_in_other_groups() -> None:
     linked = np.where(np.isin(groups, groups[[0, 10, 20]]), 0, groups + 1)
     assert copies_of(linked) == pytest.approx(2 * 20 * 19 / (40 * 39))
     assert copies_of(np.where(np.isin(groups, groups[[0, -1]]), 0, groups + 1)) == 1.0
+
+
+def test_nearest_neighbours_and_their_p_value_are_those_of_a_loop() -> None:
+    inputs, groups, _ = near_copies(3, by_groups=True)
+    nearest = _nearest(inputs.astype(np.float32), groups)
+    for record in range(0, 200, 7):
+        distances = ((inputs - inputs[record]) ** 2).sum(axis=1)
+        assert nearest[record] == min(np.flatnonzero(groups != groups[record]), key=distances.__getitem__)
+    random = np.random.default_rng(4)
+    more, fewer = _neighbours(np.random.default_rng(5), inputs.astype(np.float32), 100, 1999, groups)
+    counts, row = [], np.arange(200) < 100
+    first = np.array([row[groups == group][0] for group in range(40)])
+    for _ in range(1999):
+        dealt = random.permutation(first)[groups]
+        counts.append((dealt == dealt[nearest]).sum())
+    observed = (row == row[nearest]).sum()
+    for ours, theirs in ((more, np.mean(counts >= observed)), (fewer, np.mean(counts <= observed))):
+        assert abs(ours - theirs) < stats.norm.isf(SURE / 2) * np.sqrt(2 * 0.25 / 2000)

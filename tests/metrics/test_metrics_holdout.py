@@ -12,7 +12,7 @@ from support.simulated_shadows import halves, provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Usage, dealt_alike, holdout_test, permutation_test
-from jaxaudit.metrics.holdout import mean_variance
+from jaxaudit.metrics.holdout import mean_variance, swapped
 from jaxaudit.randomness import generator_of
 
 SURE = 1e-4
@@ -364,3 +364,11 @@ def test_what_is_no_deal_of_groups_is_refused() -> None:
     rows[0, 0] = False
     with pytest.raises(InputError, match="3 whole groups"):
         holdout_test(jax.random.key(1), values[:6], values[6:], shadows, rows, groups=groups)
+
+
+def test_what_chance_makes_of_honest_models_is_said_to_be_chance() -> None:
+    """Of models that used none, 1 in 40 looks less used than the holdout; 1 in 1,000 is called over-forgotten alone."""
+    for p_smaller, accused in ((0.0005, True), (0.001, True), (0.0015, False), (0.025, False)):
+        (doubt,) = swapped(p_smaller)
+        assert ("pushes too far" in doubt, "by chance" in doubt) == (accused, not accused)
+    assert swapped(0.0255) == ()

@@ -20,8 +20,9 @@ from jaxaudit.metrics import (
     shadow_test,
     vulnerability,
 )
-from jaxaudit.metrics.scores import RIDGE, fit_weights
+from jaxaudit.metrics.scores import RIDGE, fit_weights, profiles_of_others
 from jaxaudit.metrics.shadow import mixture_likeness, mixture_log_likelihood
+from jaxaudit.metrics.shares import own_scatter, used_shares
 from jaxaudit.metrics.vulnerability import STRANGE
 
 GENERATOR = np.random.default_rng(8)
@@ -329,3 +330,31 @@ def test_a_model_of_another_recipe_is_called_unlike():
 def test_too_few_models_do_not_tell():
     with pytest.raises(InputError, match=r"`finished_models` .* got 3"):
         likeness(*(each[0] if place == 0 else each for place, each in enumerate((models(0, 3)[0], *models(0, 3)))))
+
+
+def test_profiles_of_others_are_profiles_without_the_model() -> None:
+    for index, fast in enumerate(profiles_of_others(OUTPUTS, MEMBERSHIP)):
+        slow = profile(np.delete(OUTPUTS, index, axis=0), np.delete(MEMBERSHIP, index, axis=0))
+        for one, other in zip(fast, slow, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_shares_are_those_of_a_loop() -> None:
+    generator, level, _, shadows, membership = of_two_sets(9)
+    target = level + generator.normal(size=len(level))
+    found = used_shares(target, shadows, membership, QUERIED)
+    for model in (0, UNUSED, len(shadows) - 1):
+        others = np.arange(len(shadows)) != model
+        known = profile(shadows[others], membership[others])
+        for which, places in (("query", range(QUERIED)), ("calibration", range(QUERIED, QUERIED + CALIBRATION))):
+            above = below = 0.0
+            for record in places:
+                if which == "calibration" and membership[model, record]:
+                    continue
+                gap = max(known.inside[record] - known.outside[record], 0.0)
+                weight = gap / known.variance[record]
+                above += weight * (shadows[model, record] - known.outside[record])
+                below += weight * gap
+            assert getattr(found, which)[model] == pytest.approx(above / below)
+        unseen = ~membership[model] & (np.arange(len(level)) >= QUERIED)
+        assert found.scatter[model] == pytest.approx(own_scatter(shadows[model], known, unseen))

@@ -28,7 +28,7 @@ from jaxaudit.metrics import (
     used_share,
     without_fraction,
 )
-from jaxaudit.metrics.behaviour import holdout_used
+from jaxaudit.metrics.behaviour import bound_of_one_more, holdout_used
 from jaxaudit.metrics.effect import limits_of
 from jaxaudit.metrics.usage import at_most, given_limits
 
@@ -382,3 +382,25 @@ def test_the_p_value_is_that_of_a_t_test_where_memory_is_known() -> None:
     assert not check.decisive
     assert undamaged_on_holdout(target, reference, used - 9, 0.25, of="before") is None
     assert undamaged_on_holdout(target[:1], reference[:1], used, 0.25, of="before") is None
+
+
+def test_one_more_of_the_same_kind_exceeds_the_bound_as_often_as_stated() -> None:
+    draws = np.random.default_rng(1).normal(3, 2, (2000, 8))
+    above = sum(row[0] > bound_of_one_more(row[1:], ALPHA) for row in draws)
+    assert stats.binom.ppf(SURE, len(draws), ALPHA) <= above <= stats.binom.ppf(1 - SURE, len(draws), ALPHA)
+
+
+def test_the_limit_of_an_accident_is_that_of_an_estimate_one_standard_error_below_none() -> None:
+    # Estimate and one-sided 95% limit of a normal number with standard error 0.2, three of them below none.
+    given = given_limits(Limits(-0.6, 0.0, 0.0, -0.6 + 1.645 * 0.2, None), stated=0.25)
+    assert given.upper == pytest.approx(0.2 * 0.645, abs=1e-3)
+    usual = Limits(-0.1, 0.0, 0.3, -0.1 + 1.645 * 0.2, 0.5)
+    assert given_limits(usual, 0.25) == usual
+    unknown = Limits(float("nan"), 0.0, 1.0, 1.0, None)
+    assert given_limits(unknown, 0.25) == unknown
+
+
+def test_a_limit_is_never_rounded_down() -> None:
+    for limit in np.random.default_rng(10).random(400):
+        shown = float(at_most(limit).removesuffix("%")) / 100
+        assert limit - 1e-9 <= shown <= limit + 0.01

@@ -10,7 +10,7 @@ from scipy import optimize, stats
 
 from jaxaudit.metrics import blind_baseline, cut_scores, holdout_blind, normal_scores, residuals, score_test, share_left
 from jaxaudit.metrics import permutation as module
-from jaxaudit.metrics.permutation import permuted_differences
+from jaxaudit.metrics.permutation import permuted_differences, share_as_large
 from jaxaudit.metrics.score_permutation import PENALTIES, SHRINKAGE, combined
 
 DEALS = 300
@@ -414,3 +414,8 @@ def test_what_tells_nothing_of_any_record_is_no_check_that_passed(columns: Any, 
     measured = holdout_blind(blind_baseline(jax.random.key(1), {**columns, "c": np.arange(6.0) % 4}, texts, 3))
     assert measured.passed
     assert measured.value is not None
+
+
+def test_equal_statistics_count() -> None:
+    assert share_as_large(np.zeros(20)) == 1
+    assert share_as_large(np.r_[1.0, np.zeros(19)]) == 0.05

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -205,3 +206,28 @@ def test_scores_that_are_rounded_further_than_models_differ_are_refused():
     scale.refuse_coarse(0.01, "a tenth of what models differ by")
     with pytest.raises(InputError, match=r"^t.csv: its scores are rounded to about 0.1, while .* differ by 0.1 "):
         scale.refuse_coarse(0.1, "t.csv")
+
+
+def test_units_are_whole_and_have_folds_of_equal_numbers():
+    records, units = dialogue(np.random.default_rng(2), 35, 4)
+    rank = ranks_of_units(records, units).reshape(35, 4)
+    assert (rank == rank[:, :1]).all()
+    assert np.bincount(rank[:, 0] % FOLDS).tolist() == [4] * 5 + [3] * 5
+    # A unit without a name is a record; copies of a unit have its place.
+    units = [unit if unit < 30 else None for unit in units]
+    rank = ranks_of_units(records + records[:4] + records[-1:], [*units, *["again"] * 4, None])
+    assert (rank[:120].reshape(30, 4) == rank[:120:4, None]).all()
+    assert len(np.unique(rank)) == 30 + 20
+    assert (rank[140:144] == rank[0]).all()
+    assert rank[144] == rank[139]
+
+
+def test_many_tokens_are_judged_in_parts_of_whole_units(monkeypatch: pytest.MonkeyPatch):
+    records, units = dialogue(np.random.default_rng(7), 12, 3)
+    module = import_module("jaxaudit.metrics.difficulty")
+    monkeypatch.setattr(module, "MOST_TOKENS", 1 + sum(len(tokens) for tokens, _ in records) // 2)
+    numbers, rank = token_difficulty(records, units), ranks_of_units(records, units)
+    for part in (0, 1):
+        rows = np.flatnonzero(rank % 2 == part)
+        expected = slow_difficulty([records[row] for row in rows], rank[rows] // 2)
+        np.testing.assert_allclose(numbers[rows], expected, rtol=1e-12)

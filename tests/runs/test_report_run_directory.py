@@ -377,3 +377,16 @@ def test_a_loop_of_links_and_a_folder_that_is_gone(tmp_path: Path, monkeypatch: 
     (tmp_path / "gone").rmdir()
     with pytest.raises(InputError, match=r"^`directory` "):
         claim(Path("run"))
+
+
+def test_who_sees_the_result_sees_a_whole_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    move = os.replace
+
+    def watched(draft: Path, place: Path) -> None:
+        move(draft, place)
+        seen.append(sorted(os.listdir(tmp_path / "run")))
+
+    monkeypatch.setattr(run_directory.os, "replace", watched)
+    write(tmp_path / "run", {}, FILES)
+    assert seen == [["confidences.npz", "unfinished"], ["confidences.npz", "result.json", "unfinished"]]

@@ -15,7 +15,9 @@ from support import cli_runs
 from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, recipe, records
 
 from jaxaudit.cli import harness, progress
+from jaxaudit.cli.ks.inputs import name_apart
 from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.parsers import SHARES, parse_hidden, parse_images, parse_target_data, share_check
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.unlearn import UnlearnOptions
 from jaxaudit.errors import InputError, InputErrors
@@ -258,3 +260,49 @@ def test_only_settings_that_decide_a_number_are_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/home/someone --xla_cpu_enable_fast_math=false")
     told = describe_machine()["environment"]
     assert told == {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}
+
+
+def test_targets_of_one_name_stay_apart():
+    assert name_apart(["o.npy"] * 3, ["o.npy", "o.npy", "c/o.npy"]) == ["o.npy (1)", "o.npy (2)", "c/o.npy"]
+
+
+def test_target_data():
+    for text, parts in {
+        "mnist": ("mnist", 1.0),
+        "mnist:0.1": ("mnist", 0.1),
+        "mnist:1e-3": ("mnist", 0.001),
+        "mnist:3.0.1:0.5": ("mnist:3.0.1", 0.5),
+        "tfds:mnist@train[:10%]": ("tfds:mnist@train[:10%]", 1.0),
+        "mnist@train[:10]:0.5": ("mnist@train[:10]", 0.5),
+        "C:\\data\\set.npz": ("C:\\data\\set.npz", 1.0),
+        ":0.5": (":0.5", 1.0),
+        "0.5": ("0.5", 1.0),
+    }.items():
+        assert parse_target_data(text) == parts
+    for fraction in ("0", "-0.1", "1.0001", "nan", "inf", "2"):
+        with pytest.raises(InputError, match=rf"^--target-data a:{fraction}\b"):
+            parse_target_data(f"a:{fraction}")
+
+
+@pytest.mark.parametrize("name", SHARES)
+def test_shares_and_factors(name: str):
+    check = share_check(name)
+    unbounded = name.endswith("rate")
+    for right in (0.95, 10.0) if unbounded else (0.95,):
+        check(right)
+    for wrong in (-0.1, *(() if unbounded else (1.1,)), float("nan"), float("inf")):
+        with pytest.raises(InputError, match=rf"^`{name}` .*{wrong:g}"):
+            check(wrong)
+
+
+def test_image_sizes_and_hidden_layers():
+    for text, size in (("28x28", (28, 28)), ("7X9", (7, 9)), ("none", None), ("١x2", (1, 2))):
+        assert parse_images(text) == (size, True)
+        assert parse_images(f"{text},color") == (size, False)
+    for text in ("", "28", "x", "28x", "x28", "0x28", "8x00", "8x0,color", "-1x2", "1.5x2", "28x28x1", "²x2", "color"):
+        with pytest.raises(InputError, match=r"^--images .*28x28"):
+            parse_images(text)
+    assert (parse_hidden("512,256,128"), parse_hidden(" 16 , "), parse_hidden("")) == ((512, 256, 128), (16,), ())
+    for text in ("12,0", "12,many", "-1", "65537", "1e3"):
+        with pytest.raises(InputError, match=rf"^--recipe hidden={text}"):
+            parse_hidden(text)

@@ -16,7 +16,7 @@ from jaxaudit.cli import own_code
 from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import fields_of, json_options
-from jaxaudit.cli.own_code import NAMES, parse_model, source_hashes
+from jaxaudit.cli.own_code import NAMES, parse_model, parse_sized, source_hashes
 from jaxaudit.cli.parameters import recipe_values, recipe_words
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.models import ResNet, pure_module
@@ -352,3 +352,16 @@ def learned_by(optimizer: Any) -> np.ndarray:
         update, state = optimizer.update(jnp.ones(1), state, jnp.zeros(1), epoch=jnp.int32(epoch))
         updates.append(update[0])
     return np.array(updates)
+
+
+def test_names_with_sizes():
+    known = {
+        "resnet": ("resnet", {}),
+        "resnet-14": ("resnet", {"depth": 14}),
+        "resnet-8-32-bn": ("resnet", {"depth": 8, "width": 32, "norm": "batch"}),
+        "wrn-16-4": ("wrn", {"depth": 16, "widen": 4}),
+        "vit-2-32": ("vit", {"depth": 2, "width": 32}),
+        "gpt-2-64": ("gpt", {"depth": 2, "width": 64}),
+    }
+    assert {name: parse_sized(name) for name in known} == known
+    assert not any(map(parse_sized, ("vit-bn", "gpt-2-64-bn", "resnet-8-16-4", "resnet_8", "mlp")))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,14 @@ from support.banks import (
 from support.cli_runs import jaxaudit
 from support.memory import at_most
 
+from jaxaudit.cli.efficacy.run import _outputs_of
+from jaxaudit.cli.read_sets import label_outputs
 from jaxaudit.data import load_bank
+from jaxaudit.data.bank.other_tools import _shape, read_labels
+from jaxaudit.data.examples import Examples
+from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
+from jaxaudit.kernels.likelihoods import CATEGORICAL
 
 
 def test_a_bank_of_plain_arrays_is_read(tmp_path: Path):
@@ -266,3 +273,33 @@ def test_very_many_classes_take_little_more_memory_than_their_file(tmp_path: Pat
     bank = load_bank(folder)
     with at_most(3 * 4 * records * classes):
         assert bank.outputs(0).shape == (records, 1, classes)
+
+
+def test_classes_that_the_outputs_of_another_tool_claim_are_not_named(tmp_path: Path):
+    path = tmp_path / "labels.npy"
+    np.save(path, np.zeros(4, int))
+    with pytest.raises(InputError, match=r"of which there are 2 to 1,000,000, as many as outputs .100000000000"):
+        read_labels(path, 4, 10**11)
+
+
+def test_outputs_of_the_lira_code_have_views_whether_or_not_an_axis_says_so():
+    for shape, views in (((9, 4), 1), ((9, 2, 4), 2), ((9, 1, 2, 4), 2)):
+        assert _shape(shape, Path("f.npy")) == (9, views, 4)
+    for shape in ((9, 2, 2, 4), (9, 1, 1, 2, 4)):
+        with pytest.raises(
+            InputError, match=re.escape(f"f.npy: has shape {shape}; logits must be [records, 1, views,")
+        ):
+            _shape(shape, Path("f.npy"))
+
+
+def test_outputs_that_one_label_claims_are_not_made():
+    labels = np.array([0, 10**12])
+    records, name = Records({"a": np.zeros((2, 1))}, labels, "texts"), "texts: labels are 100,000 or more"
+    with pytest.raises(InputError, match=name):
+        _outputs_of(records, CATEGORICAL)
+    named = Examples(np.zeros((2, 1)), np.array([0, 1]), ("0", "999999999999"), "texts")
+    with pytest.raises(InputError, match=name):
+        label_outputs(named, None)
+    # A number that no machine counts to is a name.
+    long = Examples(np.zeros((2, 1)), np.array([0, 1]), ("0", "9" * 5000), "texts")
+    assert label_outputs(long, None) is long

@@ -10,6 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from jaxaudit.data import checked_groups, load_scores, score_table
+from jaxaudit.data.examples import Sets
+from jaxaudit.data.groups import number_sets
 from jaxaudit.errors import InputError
 
 SIZE = 40
@@ -340,3 +342,13 @@ def test_other_files_are_no_table_of_scores(name: str, tmp_path: Path):
     written(tmp_path / "s.csv", columns()).rename(tmp_path / name)
     with pytest.raises(InputError, match="table of scores"):
         load_scores(tmp_path / name)
+
+
+def test_groups_of_dealt_sets_are_as_strict():
+    with pytest.raises(InputError):
+        number_sets(Sets(query=np.array(["a", "nan"]), holdout=np.array(["b", "c"])))
+
+
+def test_names_that_only_look_like_numbers_are_no_rounded_numbers():
+    values = np.array(["12345e67", "12345e68", "ab"])
+    assert checked_groups(values, "set").tolist() == values.tolist()

@@ -28,7 +28,7 @@ from support.tiny_learners import (
 )
 
 from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch
-from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, read_chunk, write_chunk
+from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, call_directory, read_chunk, write_chunk
 from jaxaudit.ensemble.chunk import steps_from_host
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 from jaxaudit.ensemble.program import LEAST_WORDS
@@ -358,3 +358,11 @@ def test_convolutions_driven_from_the_host_equal_fit(module, optimizer):
             alone = flat(compiled_fit(one)(key, IMAGES, IMAGE_LABELS, row.astype(np.float32)))
             np.testing.assert_allclose(flat(jax.tree.map(lambda x, m=model: x[m], models)), alone, **CLOSE)
     assert calls[-1][0] == calls[-1][1]
+
+
+def test_a_call_on_other_devices_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    call = (tmp_path, KEYS, ROWS, INPUTS, LABELS)
+    here = call_directory(*call)
+    assert here == call_directory(*call)
+    monkeypatch.setattr("jax.local_devices", lambda: 2 * jax.devices())
+    assert call_directory(*call) != here

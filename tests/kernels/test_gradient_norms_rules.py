@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.gradient_twins import largest
 
+from jaxaudit.errors import InputError
 from jaxaudit.kernels import fisher_diagonal, gradient_similarity, mean_gradient, squared_grad_norms
 from jaxaudit.kernels.gradient_norms import examples_at_a_time
 
@@ -291,3 +292,15 @@ def test_constants_have_no_gradient_and_are_not_compiled_in():
             totals.append(np.asarray(found.total))
             assert examples_at_a_time(log_prob, params, IDS, NEXT, **how) == N
         np.testing.assert_allclose(totals[1], 4 * totals[0], rtol=1e-12)
+
+
+def test_how_many_at_a_time_follows_from_memory(monkeypatch: pytest.MonkeyPatch):
+    from jaxaudit.kernels.gradient_norms import chunks
+
+    log_prob, params = log_prob_of(transposed), parameters()
+    assert examples_at_a_time(log_prob, params, IDS, NEXT) == N
+    monkeypatch.setattr(chunks, "BUDGETS", {})
+    monkeypatch.setattr(chunks, "ELSEWHERE", 1)
+    assert examples_at_a_time(log_prob, params, IDS, NEXT) == 1
+    with pytest.raises(InputError):
+        examples_at_a_time(log_prob, params, IDS[:0], NEXT[:0])

@@ -220,3 +220,9 @@ def test_recipes_that_cannot_be(options: Any, shape: tuple[int, ...], said: str)
     make: Callable[..., Any] = partial(network, small_mlp, shape, CLASSES, optimizer=optax.sgd(0.1))
     with pytest.raises(InputError, match=said):
         make(epochs=1, batch_size=4, **options)
+
+
+def test_a_step_has_a_key_of_its_own():
+    keys = [step_key(key, epoch, step) for key in jax.random.split(KEY) for epoch in range(3) for step in range(3)]
+    words = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in [*keys, init_key(KEY)]}
+    assert len(words) == len(keys) + 1

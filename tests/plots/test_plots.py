@@ -47,3 +47,20 @@ def test_used_shares_are_drawn_where_they_are():
     assert drawn[:4] == [[0.3, 0.5], [0.4], [0.48], [0.1]]
     assert drawn[4] == [0.0, 1.0]
     assert np.isnan(drawn[5:]).all()
+
+
+def test_a_drawn_curve_is_near_the_empirical_cdf_however_many_records():
+    sample = np.random.default_rng(0).beta(20, 0.5, 50_000)
+    _, axes = style.canvas()
+    ks.draw_confidences(axes, [sample] * 3, ks.widest_gap_at(sample, sample), 0.0)
+    places, shares = np.asarray(axes.lines[0].get_data())
+    assert len(places) == ks.VERTICES
+    odds = ks.plotted_log_odds(sample)
+    assert shares.tolist() == [np.mean(odds <= place) for place in places]
+    assert (shares[0], shares[-1]) == (np.mean(odds == -ks.LOG_ODDS), 1.0)
+    assert np.diff(places).max() <= 2.01 * ks.LOG_ODDS / ks.VERTICES
+
+
+def test_log_odds():
+    values = ks.plotted_log_odds(np.array([0.0, 0.25, 0.5, 0.75, 1.0], np.float32))
+    assert values.tolist() == pytest.approx([-14, -np.log(3), 0, np.log(3), 14])

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import jsonschema
 import msgspec
@@ -11,13 +12,16 @@ from support.html_pages import Parsed
 from support.saved_runs import as_json
 from support.saved_runs.attack import attack_audit, attack_run
 from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
-from support.saved_runs.pdtp import pdtp_audit, pdtp_run
+from support.saved_runs.pdtp import audit_of, pdtp_audit, pdtp_run, run_of
 from support.saved_runs.power import KNOWN, power_audit, power_run
 from support.saved_runs.unlearn import CHALLENGE, SEEDS, SPREAD, unlearn_audit, unlearn_run
 from support.saved_runs.unlearn_outputs import unlearn_outputs_run
 from support.terminals import said, shown
 
 from jaxaudit.audits import FRACTIONS
+from jaxaudit.audits.efficacy import result as efficacy_result
+from jaxaudit.audits.pdtp import audit as pdtp_audit_module
+from jaxaudit.audits.pdtp.audit import PDTPAudit
 from jaxaudit.kernels import Gaussian
 from jaxaudit.metrics import Separation, detection_probability, min_detectable_fraction
 from jaxaudit.report import part_of, report_html, schema_of, to_json
@@ -228,3 +232,46 @@ def test_a_terminal_has_one_limitation_and_counts_the_others_unless_asked_for_de
     assert [caveat in few for caveat in caveats] == [True, *[False] * (len(caveats) - 1)]
     assert f"{len(caveats) - 1} more limitation" in few
     assert all(f"limitation: {caveat}" in every for caveat in caveats)
+
+
+def test_beyond_so_many_records_those_that_fit_best_are_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(efficacy_result, "LISTED", 2)
+    result = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0]))).result
+    assert [record.index for record in result.records] == [1, 2]
+    assert result.records_measured == 3
+
+
+def test_every_target_is_listed():
+    audit = attack_audit()
+    result = to_json(attack_run(audit=audit).result)["splits"]
+    assert audit.measurements is not None
+    pdtp = audit.measurements.mean(axis=0)
+    assert result["strongest"]["pdtp_above_1"] == (pdtp > 1).sum()
+    assert [record["index"] for record in result["records"]] == audit.records.tolist()
+    assert [record["pdtp"] for record in result["records"]] == pdtp.tolist()
+    for record in result["records"]:
+        assert record["accuracy"][record["strongest_attack"]] == record["largest_accuracy"]
+
+
+def many(count: int) -> PDTPAudit:
+    """The riskiest in front; copies and lone members behind."""
+    values = np.linspace(2, 0, count)
+    last = np.arange(count) >= count - 5
+    return audit_of(values, duplicates=1 + last, only_member=last, exact=values / 2)
+
+
+def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch):
+    assert pdtp_audit_module.LISTED == 100_000
+    whole = run_of(many(50))
+    monkeypatch.setattr(pdtp_audit_module, "LISTED", 20)
+    cut = run_of(many(50))
+    assert len(cut.result.records) == 20
+    assert cut.result == msgspec.structs.replace(whole.result, records=whole.result.records[:20])
+    assert (cut.result.copies, cut.result.lone_members, cut.result.above_1) == (5, 5, 25)
+    assert sum(bar.records for bar in cut.result.distribution) == cut.result.records_measured == 50
+    assert "5 records have exact copies" in said(cut)
+    assert said(cut) == said(whole)
+    # The list keeps the order of the table.
+    monkeypatch.setattr(pdtp_audit_module, "LISTED", 2)
+    audit = replace(audit_of([0.1, 0.4, 0.2, 0.4]), records=np.array([9, 5, 7, 1]))
+    assert [each.index for each in run_of(audit).result.records] == [5, 1]

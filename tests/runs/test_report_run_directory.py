@@ -30,6 +30,8 @@ from jaxaudit.runs import (
     write,
 )
 from jaxaudit.runs import directory as run_directory
+from jaxaudit.runs import unfinished as identities
+from jaxaudit.runs.unfinished import identity_differences, sources_hash
 
 ARRAYS = {"query": np.ones((2, 3), np.float32)}
 FILES = {"confidences.npz": arrays(ARRAYS)}
@@ -390,3 +392,22 @@ def test_who_sees_the_result_sees_a_whole_run(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(run_directory.os, "replace", watched)
     write(tmp_path / "run", {}, FILES)
     assert seen == [["confidences.npz", "unfinished"], ["confidences.npz", "result.json", "unfinished"]]
+
+
+def test_an_identity_is_what_a_file_gives_back():
+    made = run_identity("ks", {"shape": (1, 2), "path": Path("a"), "none": None}, {}, {})
+    assert made["options"] == {"shape": [1, 2], "path": "a", "none": None}
+    assert identity_differences(made, made) is None
+    assert json.loads(json.dumps(made)) == made
+
+
+def test_the_code_is_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert SELF["code"]["sources"] == sources_hash()
+    monkeypatch.setattr(identities.jaxaudit, "__file__", str(tmp_path / "__init__.py"))
+    (tmp_path / "deep").mkdir()
+    hashes = []
+    for name, text in (("__init__.py", "a = 1"), ("notes.txt", "no code"), ("deep/m.py", ""), ("deep/m.py", "b")):
+        (tmp_path / name).write_text(text)
+        hashes.append(sources_hash())
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 3

@@ -30,6 +30,7 @@ from jaxaudit.unlearning import (
     scrub,
     sim_npo,
 )
+from jaxaudit.unlearning.passes import tokens
 
 KEY = jax.random.key(5)
 TOKENIZER = word_tokenizer([TEXTS])
@@ -244,3 +245,9 @@ def test_rmu_refuses_records_without_tokens():
     inputs = jnp.zeros((len(INPUTS), INPUTS.shape[1]))
     with pytest.raises(InputError):
         rmu(KEY, log_probs, PARAMS, inputs, jnp.asarray(LABELS), jnp.asarray(FORGET), hidden=HIDDEN)
+
+
+def test_a_record_with_a_class_is_one_token():
+    counted = [sum(token >= 0 for token in record[1:]) for record in INPUTS.tolist()]
+    np.testing.assert_array_equal(tokens(jnp.asarray(INPUTS)), counted)
+    np.testing.assert_array_equal(tokens(jnp.zeros((3, 2, 2))), [1, 1, 1])

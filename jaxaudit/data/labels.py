@@ -156,6 +156,9 @@ def join_groups(values: Sequence[Shaped[np.ndarray, " _"]]) -> Int[np.ndarray, "
     return number_groups(np.concatenate(values))
 
 
+_BELOW = re.compile(r"-(\d{2,}|[2-9])")
+
+
 def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | None = None) -> np.ndarray:
     """The group of each record of the set `of`: one integer or short text per record.
 
@@ -178,7 +181,24 @@ def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | No
                 "name."
             )
         _refuse_alike(words, of)
+    _refuse_without_code(values, of)
     return values
+
+
+def _refuse_without_code(values: np.ndarray, of: str) -> None:
+    """Refuses -1 beside numbers from 0: pandas' codes and clusterings have it for records without a group.
+
+    Beside -2, or as one of the two groups -1 and 1, it is a number like any other.
+    """
+    distinct, counts = np.unique(values, return_counts=True)
+    plain = list(map(_plain, distinct.astype(str).tolist()))
+    coded = sum(count for word, count in zip(plain, counts.tolist(), strict=True) if word == "-1")
+    if coded < 2 or {*plain} <= {"-1", "1"} or any(map(_BELOW.fullmatch, plain)):
+        return
+    raise InputError(
+        f"the groups of the {of} have {coded} records of group -1, as pandas and clusterings number records "
+        "without a group; give each a group of its own, or leave them out. If it is a group, give it another number."
+    )
 
 
 def group_values(values: Any, rows: Int[np.ndarray, " some"], of: str) -> Shaped[np.ndarray, " some"]:

@@ -303,3 +303,17 @@ def test_outputs_that_one_label_claims_are_not_made():
     # A number that no machine counts to is a name.
     long = Examples(np.zeros((2, 1)), np.array([0, 1]), ("0", "9" * 5000), "texts")
     assert label_outputs(long, None) is long
+
+
+def test_a_bank_of_holes_is_refused_by_whatever_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """But not where the file system does not tell what it holds: then all of it seems to be holes."""
+    monkeypatch.setattr("jaxaudit.data.bank.bank.SMALL", 1 << 20)
+    folder = write_bank(tmp_path / "bank", 2)
+    assert len(load_bank(folder)) == 6
+    classes = 1 << 18
+    (folder / "bank.json").write_text(json.dumps(describe(classes=classes)))
+    zeros(folder / "outputs" / "00000.npy", "float32", (RECORDS, classes))
+    with pytest.raises(InputError, match="holes in place of numbers"):
+        load_bank(folder)
+    monkeypatch.setattr("jaxaudit.data.bank.bank.STORAGE_UNIT", 0)
+    assert len(load_bank(folder)) == 6

@@ -352,3 +352,17 @@ def test_groups_of_dealt_sets_are_as_strict():
 def test_names_that_only_look_like_numbers_are_no_rounded_numbers():
     values = np.array(["12345e67", "12345e68", "ab"])
     assert checked_groups(values, "set").tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("values", [[-1, 0, -1, 5], ["-1", "4", "-1", "b"]])
+def test_the_code_of_no_group_is_refused(values: list[Any]):
+    with pytest.raises(InputError, match="2 records of group -1"):
+        checked_groups(np.array(values), "set")
+
+
+@pytest.mark.parametrize(
+    "values", [[-1, 0, 1, 5], [-2, -1, -1, 3], [-3, -2, 0, 0], [-1, 1, -1, 1], ["-1", "+1"] * 2, ["-2", "-1", "-1"]]
+)
+def test_other_negative_groups_are_read(values: list[Any]):
+    """As numbers and as texts; -1 and 1 are two classes."""
+    assert checked_groups(np.array(values), "set").tolist() == values

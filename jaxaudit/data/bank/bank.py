@@ -109,13 +109,14 @@ def load_bank(path: str | Path) -> Bank:
 
     Raises:
         InputError: a file is missing, a link, damaged, or does not agree with `bank.json`; labels are out of range;
-            every model was trained on all records, or every model on none; or there are more records than memory for
-            one model's outputs.
+            every model was trained on all records, or every model on none; files are far larger than their space on
+            disk; or there are more records than memory for one model's outputs.
     """
     directory = expanded(path)
     description = read_description(directory)
     n, models, sizes = description.records, description.models, description.sizes
     refuse_larger(directory, n * BYTES_A_RECORD, MAX_BYTES, "keep fewer records for this machine's memory")
+    refuse_holes(directory)
     classed = description.outputs not in SCORED
     present = {name for name in ARRAYS if _there(directory, name)}
     needed = {MEMBERSHIP, *([LABELS] if classed else ()), *([GROUPS] if description.groups else ())}
@@ -155,6 +156,33 @@ def load_bank(path: str | Path) -> Bank:
             array.flags.writeable = False
     labels, membership, seeds, dropped, correct = arrays
     return Bank(directory, description, labels, membership, seeds, groups, dropped, correct)
+
+
+SMALL, SHRUNK = 1 << 28, 100
+"""Bytes that are always accepted, and the largest ratio of claimed to stored bytes."""
+STORAGE_UNIT = 512
+"""Bytes of the unit in which a file system counts blocks, whatever its own block size."""
+
+
+def refuse_holes(directory: Path) -> None:
+    """Refuses a bank whose files claim far more than the disk holds of them: even a compressing file system needs more
+    space for random masks. One that does not report allocated space, as some network file systems, is trusted.
+    """
+    try:
+        folders = [folder for folder in (directory, directory / FOLDER) if folder.is_dir()]
+        stats = [entry.stat(follow_symlinks=False) for folder in folders for entry in os.scandir(folder)]
+    except OSError:
+        return  # whoever reads it says what is wrong
+    held = sum(STORAGE_UNIT * getattr(stat_result, "st_blocks", 0) for stat_result in stats)
+    claimed = sum(stat_result.st_size for stat_result in stats)
+    if held and claimed > max(SMALL, SHRUNK * held):
+        raise InputError(
+            f"{directory}: its files claim {claimed / 2**30:.1f} GiB, of which {held / 2**20:.1f} MiB are on the disk, "
+            "so they have holes in place of numbers; was the bank copied whole?"
+        )
+
+
+Found = TypeVar("Found")
 
 
 def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:

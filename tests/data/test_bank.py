@@ -238,6 +238,7 @@ def claiming(folder: Path) -> None:
         np.save(folder / f"{name}.npy", target[part])
 
 
+@pytest.mark.outer
 def test_a_million_classes_of_log_odds_take_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Outputs of all classes would have 1.2 GB."""
     monkeypatch.chdir(tmp_path)

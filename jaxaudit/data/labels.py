@@ -206,9 +206,17 @@ def group_values(values: Any, rows: Int[np.ndarray, " some"], of: str) -> Shaped
     array = values if isinstance(values, np.ndarray) else getattr(values, "values", values)
     if isinstance(array, np.ndarray) and array.dtype.kind in "iuU":
         return checked_groups(array[rows], of, rows)
-    cells = list(array)
+    whole = list(array)
+    cells = [whole[row] for row in rows.tolist()]
+    numbers = [cell for cell in cells if isinstance(cell, float | np.floating) and np.isfinite(cell)]
     # Whatever stands for no value, such as None or pandas' NA, is a text that counts as missing.
-    texts = [str(cells[row])[: LONGEST + 1] for row in rows.tolist()]
+    texts = [str(cell)[: LONGEST + 1] for cell in cells]
+    pairs = {(text, isinstance(cell, str)) for text, cell in zip(texts, cells, strict=True)}
+    if any(number != np.floor(number) for number in numbers) or len(pairs) > len({*texts}):
+        raise InputError(
+            f"the groups of the {of} are fractions, or numbers and texts that look alike, as 1 and '1'; give one "
+            "integer, or one text, for each record."
+        )
     return checked_groups(np.array(texts, str), of, rows)
 
 

@@ -337,6 +337,10 @@ def test_near_one_is_not_taken_for_a_grid(write):
     assert outputs.decimals is None
     assert outputs.significant is None
     np.testing.assert_array_equal(match_precision(near, outputs), np.round(near.astype(float), 6).astype(np.float32))
+    assert decimals_of(near[:, 0].astype(np.float64), "float32") is None
+    # Near 1 the fourth decimal is finer than float16 itself, so any number would lie on it.
+    halves = (1 - np.arange(1, 21) * 2.0**-11).astype(np.float16)
+    assert decimals_of(halves.astype(np.float64), "float16") is None
 
 
 def test_half_precision_saved_as_float32_is_noticed(write):

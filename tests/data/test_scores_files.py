@@ -101,6 +101,8 @@ def test_groups_as_whole_floats_are_those_as_integers():
     assert (
         score_table(columns(group=whole.astype(float))).content_hash == score_table(columns(group=whole)).content_hash
     )
+    with pytest.raises(InputError):
+        score_table(columns(group=whole + 0.5))
 
 
 @pytest.mark.parametrize(
@@ -366,3 +368,21 @@ def test_the_code_of_no_group_is_refused(values: list[Any]):
 def test_other_negative_groups_are_read(values: list[Any]):
     """As numbers and as texts; -1 and 1 are two classes."""
     assert checked_groups(np.array(values), "set").tolist() == values
+
+
+@pytest.mark.parametrize(("most", "width"), [(99.0, 40.0), (-99.0, 40.0), (999.0, 300.0)])
+def test_scores_that_are_cut_at_99_are_no_codes(most: float, width: float):
+    """Confidences up to 99, log-odds within -99 and 99, perplexities up to 999: the next score is near."""
+    wide = most - np.sign(most) * width * np.abs(np.random.default_rng(5).normal(size=SIZE))
+    wide[[3, 8, 13]] = most
+    values = score_table(columns(**{"target.score": wide})).of("target")[0].scores["score"]
+    assert (values == most).sum() == 3
+    beyond = np.abs(wide)
+    beyond[[3, 8]] = -99
+    with pytest.raises(InputError, match="has records of -99, far from all others"):
+        score_table(columns(**{"target.score": beyond}))
+
+
+def test_numbers_and_texts_that_look_alike_are_refused():
+    with pytest.raises(InputError):
+        score_table(columns(group=[1, "1"] * (SIZE // 2)))

@@ -11,6 +11,7 @@ from jaxaudit.attacks.records import BASE, ShadowScores
 from jaxaudit.audits.attack.exposure import bound_by_halves, single_records
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import EpsilonBound, epsilon_bound, refuse_unless_coins
+from jaxaudit.metrics.epsilon import FALSE_ALARM, coins
 
 MODELS, RECORDS, HALF = 16, 500, 8
 DELTA = 1e-5
@@ -117,9 +118,15 @@ def test_it_is_the_theorem(delta: float, level: float):
 def test_fair_coins_pass():
     """At a rate of false alarms of one in a million a check, none of 300 banks is refused."""
     random = np.random.default_rng(38)
+    lowest = []
     for models, records in ((8, 40), (8, 2000), (64, 300)):
         for _ in range(100):
-            refuse_unless_coins(fair(random, models, records))
+            truth = fair(random, models, records)
+            refuse_unless_coins(truth)
+            lowest.append(min(coins(truth)))
+    assert min(lowest) > FALSE_ALARM
+    # p-values are not far too large either: about 3 in 20 have one of three below 0.05.
+    assert 10 < sum(each < 0.05 for each in lowest) < 75
 
 
 def a_row_twice(random: np.random.Generator) -> np.ndarray:

@@ -12,7 +12,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import jaxaudit as ja
 
-images, labels = load_digits(return_X_y=True)
+images, labels = map(np.asarray, load_digits(return_X_y=True))
 records = ja.Examples((images / 16).astype(np.float32), labels, tuple("0123456789"), "my records")
 deal = ja.deal(records, holdout=0.3, members=0.4, seed=1)
 

@@ -36,7 +36,7 @@ def outputs(models: list[Any], inputs: np.ndarray) -> dict[str, np.ndarray]:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    inputs, labels = load_digits(return_X_y=True)
+    inputs, labels = map(np.asarray, load_digits(return_X_y=True))
     inputs, labels[SETS["forget"]] = inputs / 16, (labels[SETS["forget"]] + 1) % 10
 
     def trained(seed: int, start: int) -> Any:

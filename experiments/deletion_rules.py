@@ -54,7 +54,7 @@ def records_of(name: str) -> tuple[np.ndarray, np.ndarray]:
         women = origins("adult").provider
         rows = np.random.default_rng(0).permutation(len(women.labels))[:ADULTS]
         return np.asarray(women.inputs[rows], np.float32), np.asarray(women.labels[rows], np.int64)
-    inputs, labels = (load_digits if name == "digits" else load_breast_cancer)(return_X_y=True)
+    inputs, labels = map(np.asarray, (load_digits if name == "digits" else load_breast_cancer)(return_X_y=True))
     return ((inputs - inputs.mean(axis=0)) / np.maximum(inputs.std(axis=0), 1e-9)).astype(np.float32), labels
 
 

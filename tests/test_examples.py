@@ -84,7 +84,7 @@ ANSWERS = {
     "audit_sklearn.py": r"first: not forgotten\..*\nanew: forgotten\.",
     "own_learner.py": r"no record exposed: In models \(your learner NearestMean\) that jaxaudit trained here: No ",
     "own_test.py": "not forgotten: The mean log-odds are",
-    "own_attack.py": "(attack succeeds|attacks fail|inconclusive): ",
+    "own_attack.py": "(gives records away|gives some away|no better than guessing|inconclusive): ",
     "own_unlearning.py": "(distinguishable|not distinguishable|inconclusive): .*to-uniform: ",
     "language_model.py": r"before: not forgotten\..*\nretrained: forgotten\..*\nonly claimed: not forgotten\.",
     "many_workers.py": "(records exposed|inconclusive): ",
@@ -113,7 +113,7 @@ def test_an_attack_on_records_is_named_on_the_command_line_too(tmp_path: Path, m
     script = EXAMPLES / "own_record_attack.py"
     out = run("own_record_attack.py", tmp_path, "bank")
     found = jaxaudit("attack", "--shadows", "bank", "--attacks", f"{script}:Higher", "--json").result
-    assert out == f"attack succeeds: {found['finding']['sentence']}\n"
+    assert out == f"gives some away: {found['finding']['sentence']}\n"
     by = ("attack", "--shadows", "bank", "--attacks", f"{script}:Higher")
     cut = jaxaudit(*by, "--attack-option", "higher.most=-50", "--json").result
     assert cut["finding"]["sentence"] != found["finding"]["sentence"]

@@ -71,7 +71,7 @@ def below_an_edge(log_probs: np.ndarray) -> np.ndarray:
 def pdtp(full: bool = True) -> list[Check]:
     found = []
     for name, loaded in (("iris", load_iris), ("wine", load_wine)):
-        raw, labels = loaded(return_X_y=True)
+        raw, labels = map(np.asarray, loaded(return_X_y=True))
         inputs = ((raw - raw.mean(axis=0)) / raw.std(axis=0)).astype(np.float32)
         records = np.arange(len(labels)) if full else np.arange(0, len(labels), len(labels) // FEW)
         for model in (GaussianNB(), LogisticRegression()):

@@ -4,6 +4,7 @@ from .attack.attack import attack_splits as attack_splits
 from .attack.finding import SURELY as SURELY
 from .attack.finding import attack_finding as attack_finding
 from .attack.finding import best_on_halves as best_on_halves
+from .attack.finding import grade_of as grade_of
 from .attack.records import attack_records as attack_records
 from .attack.records import open_for_attacks as open_for_attacks
 from .attack.result import AttackAudit as AttackAudit

@@ -81,7 +81,10 @@ def no_confidence(why: str) -> Confidence:
     return Confidence("none", sentence(why))
 
 
-BY_A_BANK = "plan a bank (jaxaudit shadows plan), train it by your own script, and attack the bank (jaxaudit attack)"
+BY_A_BANK = (
+    "train models of your own kind on random halves (jaxaudit shadows train --coins --model YOURS, or plan and your "
+    "own script), and attack these (jaxaudit attack --shadows)"
+)
 
 
 def trained_here(finding: Finding, kind: str = "", advice: str = BY_A_BANK) -> Finding:

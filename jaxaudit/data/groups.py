@@ -128,14 +128,27 @@ def load_groups(
     return values
 
 
+def load_ids(
+    key: str, data: str, records: int, of: str, data_dir: Path | None = None
+) -> Shaped[np.ndarray, " records"]:
+    """The caller's own name of each record, as text, from the column or array `key` of the set's own file."""
+    values = flat(_in_set(key, data, data_dir))
+    if len(values) != records or values.dtype.kind not in "iuU" or values.dtype.itemsize > 4 * LONGEST:
+        raise InputError(
+            f"the ids of the {of} ({key!r}) must be one integer, or one text of at most {LONGEST} characters, for each "
+            f"of its {records:,} records."
+        )
+    return values.astype(str)
+
+
 def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
     """The array or column `key` of the set's own file, for the records that the set's name selects."""
     path, split = file_and_split(data, data_dir)
     suffix = path.suffix.lower() if path is not None and path.is_file() else None
     if path is None or suffix not in (".npz", *TABLES):
         raise InputError(
-            f"groups {key!r}: is no .npy with one value per record, and the set is no .npz, .csv or .parquet of which "
-            "an array or column could be meant."
+            f"{key!r}: is no .npy with one value per record, and the set is no .npz, .csv or .parquet of which an "
+            "array or column could be meant."
         )
     read = partial(_of_archive, NpzArrays(path), key) if suffix == ".npz" else partial(_of_table, path, key)
     if not split:
@@ -153,7 +166,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str) -> np.ndarray:
         records = archive.header(pairs[split_name].labels).shape[:1]
         if name is None or archive.header(name).shape[:1] != records:
             raise InputError(
-                f"groups {key!r}: is no .npy, and {source} has no array of that name with a value for each "
+                f"{key!r}: is no .npy, and {source} has no array of that name with a value for each "
                 f"record{f' of the split {split_name}' if split_name else ''} (arrays: "
                 f"{', '.join(map(repr, archive.names[:10]))}); is the name right?"
             )
@@ -170,7 +183,7 @@ def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     table = read_text_table(path, lambda name: name == key)
     names = table.header
     if names.count(key) != 1:
-        raise InputError(f"groups {key!r}: {path.name} has not one column of that name; is the name right?")
+        raise InputError(f"{key!r}: {path.name} has not one column of that name; is the name right?")
     choose_splits([""], split, path.name)
     # No longer than may be refused: the cells of an array are all as wide as the longest.
     return np.array([text[: LONGEST + 1] for text in trimmed(table.columns[names.index(key)]).to_pylist()], str)

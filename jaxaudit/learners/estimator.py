@@ -5,6 +5,7 @@ its own records. What a class that a model was not trained on is worth is said h
 never saw it, so that its log-odds are cut where those of all models are.
 """
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Bool, Int, Key, Real
 from threadpoolctl import ThreadpoolController
 
+from jaxaudit.data.tables.columns import frame
+from jaxaudit.data.tables.table import Column
 from jaxaudit.errors import InputError, check_ranges, first_line
 
 SUMS = 1e-4
@@ -29,6 +32,16 @@ NOT_SET = ("random_state", "n_jobs", "verbose")
 def is_estimator(value: Any) -> bool:
     """Whether the value, or an instance of this class, has what a model of `EstimatorLearner` needs."""
     return callable(getattr(value, "fit", None)) and callable(getattr(value, "predict_proba", None))
+
+
+ENCODERS = ("sklearn.compose.", "sklearn.preprocessing._encoders", "sklearn.preprocessing._target_encoder")
+"""Modules of transformers that turn columns of a frame into numbers."""
+
+
+def has_encoder(estimator: Any) -> bool:
+    """Whether this is a pipeline of scikit-learn whose first step encodes the columns of a frame."""
+    steps = getattr(estimator, "steps", ())
+    return bool(steps) and type(steps[0][1]).__module__.startswith(ENCODERS)
 
 
 def settable(estimator: Any) -> dict[str, Any]:
@@ -54,6 +67,8 @@ class EstimatorLearner:
     `classes`. The classes of the columns of `predict_proba` are those of `classes_`; without such an attribute there
     must be a column per class.
 
+    With `columns`, inputs are the `values` of a `Table`, and the estimator gets a pandas frame with words as words.
+
     Raises:
         InputError: from the constructor, if it has no `fit` or no `predict_proba`; from its functions, if the
             estimator's own raise an error, or if what it predicts are no probabilities of these classes.
@@ -70,6 +85,7 @@ class EstimatorLearner:
 
     prototype: Any
     classes: int
+    columns: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         check_ranges("[2, inf)", classes=self.classes)
@@ -95,7 +111,7 @@ class EstimatorLearner:
         from sklearn.base import clone
 
         members = np.asarray(weights) > 0
-        rows, own_labels = _rows(np.asarray(inputs)[members]), np.asarray(labels)[members]
+        rows, own_labels = self._rows(np.asarray(inputs)[members]), np.asarray(labels)[members]
         seed = int(jax.random.bits(key, dtype=np.uint32))
         counts = ", ".join(map(str, np.bincount(own_labels, minlength=self.classes)))
         with self._guarded(f"to learn {len(rows)} records (of each class: {counts})"):
@@ -113,7 +129,7 @@ class EstimatorLearner:
         class that it does not know.
         """
         with self._guarded(f"to predict {len(inputs)} records"):
-            predicted = np.asarray(params.predict_proba(_rows(inputs)), np.float64)
+            predicted = np.asarray(params.predict_proba(self._rows(inputs)), np.float64)
             class_numbers = np.asarray(getattr(params, "classes_", np.arange(self.classes)))
         probabilities = np.zeros((len(inputs), self.classes))
         shape = len(inputs), *class_numbers.shape
@@ -128,6 +144,11 @@ class EstimatorLearner:
         with np.errstate(divide="ignore"):
             return np.log(probabilities)
 
+    def _rows(self, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
+        """A copy of the records that the estimator may change."""
+        rows = np.array(inputs, np.float64).reshape(len(inputs), -1)
+        return frame(rows, self.columns) if self.columns else rows
+
     @contextmanager
     def _guarded(self, task: str) -> Iterator[None]:
         """Runs the estimator's code: standard output is the command's own, an error is one line, and sums do not depend
@@ -139,14 +160,14 @@ class EstimatorLearner:
                 warnings.filterwarnings("ignore", message="Could not find the number of physical cores")
                 yield
         except Exception as error:
-            raise InputError(f"{self.kind} failed {task}: {first_line(error)}") from error
+            raise InputError(f"{self.kind} failed {task}: {self._without_words(first_line(error))}") from error
+
+    def _without_words(self, message: str) -> str:
+        """The message without quoted words of the records."""
+        words = {word for column in self.columns for word in column.categories}
+        return re.sub("'([^']*)'", lambda quoted: "'...'" if quoted[1] in words else quoted[0], message)
 
 
 @cache
 def _threads() -> ThreadpoolController:
     return ThreadpoolController()
-
-
-def _rows(inputs: Real[Array | np.ndarray, "n ..."]) -> Float[np.ndarray, "n columns"]:
-    """A copy of the records that the estimator may change."""
-    return np.array(inputs, np.float64).reshape(len(inputs), -1)

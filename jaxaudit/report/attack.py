@@ -7,12 +7,13 @@ from operator import itemgetter
 
 import numpy as np
 
-from jaxaudit.audits.attack.finding import NOT_GIVEN
+from jaxaudit.audits.attack.finding import GRADED_AT, NOT_GIVEN
 from jaxaudit.audits.attack.result import (
     AttackedTarget,
     AttackOutcome,
     AttackResult,
     Exposure,
+    Published,
     Riskiest,
     SplitAttacks,
     check_attack_result,
@@ -51,6 +52,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
                 if of_targets is None
                 else (_rates_table(f"{result.decided_by}, targets of known membership", of_targets, "both"),)
             ),
+            *((_with_less_published(result),) if result.published else ()),
             *records_tables(result, top),
         ),
         _legend(result),
@@ -91,8 +93,8 @@ def _errors(result: AttackResult) -> tuple[str]:
     sentence = f"Intervals are {level_text(result.level)} intervals."
     if result.splits is not None:
         sentence = (
-            "Where models remember nothing, `attack succeeds` is said with probability 5% at most, over all attacks "
-            f"together. Intervals are {level_text(result.level)} intervals, those of accuracies over targets."
+            "Where models remember nothing, `gives some away` or more is said with probability 5% at most, over all "
+            f"attacks together. Intervals are {level_text(result.level)} intervals, those of accuracies over targets."
         )
     reached = "; ".join(
         f"{level_text(rate.fpr)} stated, {100 * rate.value:.2g}% reached"
@@ -227,6 +229,28 @@ def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
     return table_of(title, rows.items() if resolved else (), columns, ("false positive rate",), on=on)
 
 
+def _with_less_published(result: AttackResult) -> PageTable:
+    """What the deciding attack reaches on coarser outputs of the same models, beside all outputs."""
+    deciding = result.deciding
+    whole = Published("all outputs", result.finding.verdict, deciding.auc, deciding.tpr_at_fpr, deciding.realised_fpr)
+    limits = [rate.fpr for rate in deciding.tpr_at_fpr if rate.resolvable and rate.fpr in GRADED_AT]
+    columns: dict[str, Column] = {
+        "if a model publishes": ("outputs", visible),
+        "verdict": ("verdict", visible),
+        "AUC": ("auc.value", number_text),
+        **{
+            f"TPR at\n{level_text(limit)} FPR": lambda row, limit=limit: next(
+                _rate(rate.value, real.value)
+                for rate, real in zip(row.tpr_at_fpr, row.realised_fpr, strict=True)
+                if rate.fpr == limit
+            )
+            for limit in limits
+        },
+    }
+    title = f"What would help: {visible(result.decided_by)} on the same models, if they publish less"
+    return table_of(title, (whole, *result.published), columns, ("if a model publishes", "verdict"), on="both")
+
+
 def _withheld(rates: AttackRates) -> bool:
     """Whether some true positive rate is withheld because thresholds do not hold."""
     return any(rate.resolvable and not rate.holds for rate in rates.tpr_at_fpr)
@@ -241,6 +265,10 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
     if halves is not None:
         lines = [*_of_halves(result, halves), *lines]
     if exposure is not None and math.isfinite(exposure.at_fpr):
+        lines.append(
+            f"{exposure.exposed:.1%} of {exposure.judged:,} {result.unit}s are named in half or more of the models "
+            f"trained on them, at {level_text(exposure.at_fpr)} false positives."
+        )
         lines.append(
             f"named: share of the models trained on a {result.unit} in which it is called a member, at "
             f"{level_text(exposure.at_fpr)} false positives. separation: chance that "
@@ -266,6 +294,11 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
             f"{bound.sentence} By {visible(bound.attack)}: {bound.references} models attack {bound.audited} others; "
             f"{bound.right:,} of {bound.guesses:,} guesses are right. For one {bound.of} added or removed, by outputs "
             "on these records alone."
+        )
+    if result.published:
+        lines.append(
+            "What would help is measured with one question a record. Who may ask for the classes of many inputs near a "
+            "record learns more from classes alone (Choquette-Choo et al. 2021)."
         )
     if result.left_out:
         lines.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
@@ -396,6 +429,8 @@ def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest], top: int) -> t
 
     grouped = result.groups is not None
     columns: dict[str, Column] = {"group of record" if grouped else "record": place}
+    if any(record.id for record in riskiest):
+        columns["id"] = ("id", visible)
     if grouped:
         columns["records"] = ("records", count_text)
     if any(record.label for record in riskiest):

@@ -63,7 +63,7 @@ def test_the_score_of_a_group_is_made_of_those_of_its_records(tmp_path: Path):
     assert (by_group.result.groups, by_group.result.records) == (GROUPS, len(OF_RECORD))
     assert by_record.result.groups is None
     assert by_group.result.decided_by == by_record.result.decided_by
-    assert by_group.finding.verdict == by_record.finding.verdict == "attack succeeds"
+    assert by_group.finding.verdict == by_record.finding.verdict == "gives some away"
     for name, scores in by_record.scores.items():
         np.testing.assert_allclose(by_group.scores[name], together(scores), rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(by_group.truth, used_groups(by_record.truth))
@@ -145,7 +145,7 @@ def test_a_target_is_judged_by_groups(tmp_path: Path):
     bank = grouped(tmp_path / "bank", odds[1:], masks[1:])
     audit: Any = attack(bank, [RecordTarget("mine", odds[:1], masks[0])], attacks=[LiRA()])
     (judged,) = audit.result.targets
-    assert judged.finding.verdict == "attack succeeds"
+    assert judged.finding.verdict == "gives some away"
     assert " groups are called members" in judged.finding.sentence
     used = masks[0][audit.records]
     called = audit.by_record.called[0]
@@ -187,7 +187,7 @@ def test_few_groups_make_a_weak_answer_whatever_it_is(tmp_path: Path):
     for groups in (49, 50):
         finding = attack_finding(msgspec.structs.replace(result, attacks=(deciding,), groups=groups, exposure=None))
         said[groups] = (finding.verdict, finding.confidence.word)
-    assert said == {49: ("attacks fail", "weak"), 50: ("attacks fail", "fair")}
+    assert said == {49: ("no better than guessing", "weak"), 50: ("no better than guessing", "fair")}
 
 
 def test_a_bound_on_epsilon_is_of_groups(tmp_path: Path):

@@ -41,12 +41,12 @@ def attack_finding(*accuracies: tuple[float, float, float], **known: Any) -> Fin
 @pytest.mark.parametrize(
     ("accuracies", "verdict", "best"),
     [
-        ((SUCCEEDS, GUESSES), "attack succeeds", "distance"),
-        ((GUESSES, SUCCEEDS), "attack succeeds", "frequency"),
+        ((SUCCEEDS, GUESSES), "gives some away", "distance"),
+        ((GUESSES, SUCCEEDS), "gives some away", "frequency"),
         # The larger accuracy is not clearly above a half, the smaller one is.
-        (((0.60, 0.48, 0.72), (0.58, 0.53, 0.63)), "attack succeeds", "frequency"),
-        ((GUESSES, GUESSES), "attacks fail", "distance"),
-        (((0.4, 0.3, 0.5), GUESSES), "attacks fail", "frequency"),
+        (((0.60, 0.48, 0.72), (0.58, 0.53, 0.63)), "gives some away", "frequency"),
+        ((GUESSES, GUESSES), "no better than guessing", "distance"),
+        (((0.4, 0.3, 0.5), GUESSES), "no better than guessing", "frequency"),
         # One attack alone may do better than by guessing: that is not a failure of all.
         ((GUESSES, (0.49, 0.41, 0.57)), "inconclusive", "distance"),
         ((GUESSES, (0.52, 0.48, 0.56)), "inconclusive", "frequency"),
@@ -58,17 +58,17 @@ def test_one_rule_over_all_attacks(accuracies: Any, verdict: str, best: str):
     assert with_accuracies(ATTACKED, *accuracies).result.decided_by == best
     assert f"{best} attack" in finding.sentence
     assert finding.sentence.startswith("In models that jaxaudit trained here: ")
-    assert finding.tone == {"attack succeeds": "bad", "attacks fail": "good"}.get(verdict, "open")
+    assert finding.tone == {"gives some away": "bad", "no better than guessing": "good"}.get(verdict, "open")
     assert (finding.confidence.word == "none") == (verdict == "inconclusive")
-    assert "attack the bank" in finding.would_change[-1]
+    assert "shadows train" in finding.would_change[-1]
     assert len(finding.would_change) > 1 or verdict != "inconclusive"
 
 
 def test_the_p_value_of_attacks_decides():
     for p_value, verdict, word in (
-        (0.01, "attack succeeds", "strong"),
-        (0.011, "attack succeeds", "fair"),
-        (0.05, "attack succeeds", "fair"),
+        (0.01, "gives some away", "strong"),
+        (0.011, "gives some away", "fair"),
+        (0.05, "gives some away", "fair"),
         (0.051, "inconclusive", "none"),
     ):
         finding = attack_finding(SUCCEEDS, GUESSES, p_value=p_value)
@@ -81,7 +81,7 @@ def test_few_targets_weaken_every_verdict():
     few = with_accuracies(attack_audit(8), SUCCEEDS, GUESSES)
     assert (few.finding.confidence.word, state(few.finding, "enough targets")) == ("weak", "warning")
     fail = with_accuracies(attack_audit(8), GUESSES, GUESSES)
-    assert (fail.finding.verdict, fail.finding.confidence.word) == ("attacks fail", "weak")
+    assert (fail.finding.verdict, fail.finding.confidence.word) == ("no better than guessing", "weak")
     assert state(attack_finding(SUCCEEDS, GUESSES), "enough targets") == "passed"
 
 
@@ -220,7 +220,7 @@ def test_nothing_but_values_and_how_many_were_measured_decides(make: Callable[[]
     assert (audit.finding.verdict, audit.finding.tone) == (expected, tone)
     # The sentence says whose model it is of, and what leads to the user's own.
     assert audit.finding.sentence.startswith("In models (naive Bayes) that jaxaudit trained here: ")
-    assert "attack the bank" in audit.finding.would_change[-1]
+    assert "shadows train" in audit.finding.would_change[-1]
     assert (audit.finding.confidence.word == "none") is (expected == "inconclusive")
     bare = audit_of(audit.values, exact=audit.exact, examples=audit.examples)
     assert bare.finding.verdict == expected

@@ -42,7 +42,7 @@ def test_attacks_on_noise_succeed_at_most_at_the_stated_rate_however_many_there_
     runs, found = 200, 0
     for place in range(runs):
         audit = noise_audit(place, attacks)
-        found += audit.finding.verdict == "attack succeeds"
+        found += audit.finding.tone == "bad"
     assert found <= most(runs)
 
 

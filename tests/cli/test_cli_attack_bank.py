@@ -82,7 +82,7 @@ def test_without_a_target_every_model_is_one(folder: Path):
         assert tenth["low"] <= tenth["value"] <= tenth["high"]
         assert [each["fpr"] for each in said["realised_fpr"]] == [0.1, 0.01, 0.001, 0.0001]
         assert said["realised_fpr"][0]["low"] < 0.1 < said["realised_fpr"][0]["high"]
-    assert result["finding"]["verdict"] == "attack succeeds"
+    assert result["finding"]["verdict"] == "gives some away"
     # The same in Python, and from the command that the result names.
     python = attack(bank, attacks=[LiRA()])
     assert python.result.attacks[0].auc.value == result["attacks"][0]["auc"]["value"]
@@ -118,7 +118,7 @@ def test_targets_of_unknown_membership(folder: Path):
     used, unused, other = result["targets"]
     first, verdict = other["finding"]["checks"][0], other["finding"]["verdict"]
     assert (first["name"], first["state"], verdict) == ("trained as the shadow models", "failed", "inconclusive")
-    assert (used["finding"]["verdict"], unused["finding"]["verdict"]) == ("attack succeeds", "inconclusive")
+    assert (used["finding"]["verdict"], unused["finding"]["verdict"]) == ("gives some away", "inconclusive")
     for each in (used, unused):
         tenth = each["named"][0]
         assert tenth["fpr"] == 0.1
@@ -204,7 +204,7 @@ def test_rmia_names_members_where_the_bank_has_records_that_nobody_used(
         np.save(f"{name}.npy", values.astype(np.float32))
     result = attacked("--attacks", "rmia", "--target", "used.npy", "--target", "unused.npy")
     used, unused = result["targets"]
-    assert [each["finding"]["verdict"] for each in (used, unused)] == ["attack succeeds", "inconclusive"]
+    assert [each["finding"]["verdict"] for each in (used, unused)] == ["gives some away", "inconclusive"]
     assert used["named"][0]["count"] > used["named"][0]["at_most"]
     assert all(each["count"] <= each["at_most"] for each in unused["named"])
 
@@ -217,7 +217,7 @@ def test_one_record_that_is_always_given_away_is_no_failed_attack(tmp_path: Path
     odds[:, 7] += 15.0 * rows[:, 7]
     bank_of(tmp_path / "one", odds, rows, "log_odds")
     result = attacked("--attacks", "lira-fixed,bavaria-t", bank=str(tmp_path / "one"))
-    assert (result["finding"]["verdict"], result["exposure"]["surely_named"]) == ("attack succeeds", 1)
+    assert (result["finding"]["verdict"], result["exposure"]["surely_named"]) == ("gives some away", 1)
     assert result["attacks"][0]["auc"]["low"] < 0.51
     riskiest = result["exposure"]["riskiest"]
     assert (riskiest[0]["place"], riskiest[0]["named"]) == (7, 1.0)
@@ -297,5 +297,5 @@ def test_an_attack_that_was_named_and_says_nothing_is_refused(folder: Path):
 def test_scores_that_tie_do_not_show_that_attacks_fail(folder: Path):
     assert attacked("--attacks", "rmia", "--attack-option", "rmia.gamma=1e6")["finding"]["verdict"] == "inconclusive"
     # Others succeed, which may fail a pipeline.
-    done = jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--fail-on", "attack-succeeds")
+    done = jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--fail-on", "gives-some-away")
     assert done.code == 3

@@ -89,7 +89,7 @@ def test_a_bank_of_scores_is_planned_filled_shown_judged_and_attacked(folder: Pa
     assert "rmia" in attacked.err
     assert not {each["name"] for each in result["attacks"]} & {"rmia", "rmia-offline"}
     assert {"stacked", "lira", "base", "attack-p"} <= {each["name"] for each in result["attacks"]}
-    assert [result["finding"]["verdict"], result["targets"][0]["finding"]["verdict"]] == ["attack succeeds"] * 2
+    assert [result["finding"]["verdict"], result["targets"][0]["finding"]["verdict"]] == ["gives records away"] * 2
     assert len(Path("run/records.csv").read_text().splitlines()) == 1 + RECORDS
     assert jaxaudit("power", "--shadows", "bank").code == 0
 

@@ -18,6 +18,8 @@ from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits import ATTACKS, Confidence, Finding
 from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
+from jaxaudit.audits.attack.finding import SOURCE as OF_GRADES
+from jaxaudit.audits.attack.published import SOURCE as OF_PUBLISHED
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.unlearn.inputs import FIELDS, make_methods
 from jaxaudit.errors import visible
@@ -39,6 +41,8 @@ SOURCES = {
     **{f"method {name}": papers_of(method) for name, method in make_methods(FIELDS, 8, NET).items()},
     "attack of unlearned models": LEARNED,
     "attack of groups": OF_GROUPS,
+    "grades of attacks": OF_GRADES,
+    "what is published": OF_PUBLISHED,
     "method retraining": papers_of(unlearning.retrain),
     "method amnesiac": papers_of(unlearning.train_and_record),
 }
@@ -69,7 +73,7 @@ def test_every_entry_is_whole_and_is_cited():
         assert {"author", "title", "year"} <= set(fields)
         # A reader finds it: by a number, or by its pages in a journal.
         assert {"doi", "url"} & set(fields) or {"journal", "pages"} <= set(fields)
-        assert entry.source.split()[0].strip(",").lower().replace("ä", "a") in entry.key
+        assert entry.source.split()[0].strip(",").lower().replace("ä", "a").replace("-", "") in entry.key
         assert re.search(r"\d{4}", entry.source).group() in entry.key  # pyright: ignore[reportOptionalMemberAccess]
     assert {entry.key for entry in bibliography()} - ON_THE_SITE_ALONE == named
 

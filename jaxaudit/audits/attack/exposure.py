@@ -204,9 +204,11 @@ def place_in_set(bank: Bank, column: int) -> tuple[str, int]:
 def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, at: int) -> Riskiest:
     seen, examples, group = arrays.vulnerability, shadows.pool.examples, int(arrays.copies[at])
     assert shadows.bank is not None
-    of, place = place_in_set(shadows.bank, int(shadows.pool.columns[units.first[at]]))
+    bank, column = shadows.bank, int(shadows.pool.columns[units.first[at]])
+    of, place = place_in_set(bank, column)
     label = int(units.common(examples.labels)[at])
     return Riskiest(
+        id="" if bank.ids is None else str(bank.ids[column]),
         set=of,
         place=place,
         records=int(units.records[at]),

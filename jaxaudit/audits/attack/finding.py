@@ -1,6 +1,8 @@
 """The verdict of the `attack` audit, decided by one rule for the terminal, the page and the JSON."""
 
 import math
+from operator import attrgetter
+from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,13 +19,26 @@ FEW_UNITS = 50
 """With fewer records or groups of a bank, areas differ more between models than their interval over models says."""
 CLEARLY = 0.01
 """A p-value of at most this is far below the level."""
+SOURCE = "Kairouz, Oh & Viswanath 2015"
+Grade = Literal["gives records away", "gives some away", "no better than guessing"]
+AWAY, SOME, GUESSING = "gives records away", "gives some away", "no better than guessing"
+INCONCLUSIVE = "inconclusive"
+RIGHT_CALLS = 10.0
+"""`gives records away` requires this many right calls for each wrong one where half of the records are members: a true
+positive rate of 10 times the false positive rate, which no model of a differentially private recipe with an epsilon
+below ln 10 = 2.3 and a small delta has (Kairouz, Oh & Viswanath 2015, theorem 2.1)."""
+GRADED_AT = (0.01, 0.001)
+"""The false positive rates at which `gives records away` is decided: at higher ones nobody is named with confidence
+(Carlini et al. 2022)."""
 CLEAR = 0.51
-"""`attack succeeds` by the area requires more than this: areas of models that share their shadow models are not
+"""`gives some away` by the area requires more than this: areas of models that share their shadow models are not
 independent, so an interval over models is somewhat too narrow."""
 MATTERS = 0.55
-"""`attacks fail` requires that accuracies, or the area under the ROC curve, lie below this, with their intervals."""
+"""`no better than guessing` requires that accuracies, or the area under the ROC curve, and their intervals lie below
+this."""
 TIMES_CHANCE = 2.0
-"""`attacks fail` also requires that the true positive rate stays below this many times the false positive rate."""
+"""`no better than guessing` also requires that the true positive rate stays below this many times the false positive
+rate."""
 SURELY = 0.01
 """The largest probability that chance alone names any record so often."""
 UNEVEN = 4
@@ -39,18 +54,18 @@ TIED = 0.2
 def attack_finding(result: AttackResult, usual: bool = True) -> Finding:
     """The verdict over models of this recipe.
 
-    `attack succeeds` if the measurements exclude guessing; `attacks fail` if they exclude that the attacks are right in
-    `MATTERS` or more of all cases; else `inconclusive`. Error rates are fixed: no option changes a verdict, and
-    p-values are corrected for the number of attacks.
+    `gives some away` if the measurements exclude guessing, `gives records away` if they also show `RIGHT_CALLS` right
+    calls for each wrong one; `no better than guessing` if they exclude that the attacks are right in `MATTERS` or more
+    of all cases; else `inconclusive`. Error rates are fixed: no option changes a verdict, and p-values are corrected
+    for the number of attacks.
 
-    - On random halves all attacks decide together. They succeed if the p-value of "no attack is right more often than
-      by guessing" is at most 0.05; they fail if the upper limit of every attack's accuracy (one-sided, 95%, over
-      records) is below `MATTERS`.
-    - With a bank one attack decides, which is fixed before any number is seen. It succeeds if the 95% interval of its
-      area under the ROC curve lies above `CLEAR`; or if the interval of its true positive rate lies above
-      `TIMES_CHANCE` times both the stated and the realised false positive rate; or if single records are named far more
-      often than chance explains. It fails if it could have detected members and stays well below these limits. Only the
-      default deciding attack (`usual`) can show that attacks fail, since an attack named by the user may be a weak one.
+    - On random halves all attacks decide together. Models give some away if the p-value of "no attack is right more
+      often than by guessing" is at most 0.05, and records if the lower limit of the best attack's accuracy (one-sided,
+      95% over all attacks) is at least 10 / 11. Attacks are no better than guessing if the upper limit of every
+      attack's accuracy (one-sided, 95%, over records) is below `MATTERS`.
+    - With a bank one attack decides, which is fixed before any number is seen: see `grade_of`. Models also give some
+      away if single records are named far more often than chance explains. Only the default deciding attack (`usual`)
+      can show that attacks are no better than guessing, since an attack named by the user may be a weak one.
     """
     return _by_bank(result, usual) if result.splits is None else trained_here(_on_halves(result, result.splits))
 
@@ -65,10 +80,10 @@ def best_on_halves(attacks: tuple[AttackOutcome, ...], splits: SplitAttacks) -> 
     return max(attacks, key=rank)
 
 
-def _limits(splits: SplitAttacks, attack: str) -> tuple[float, float]:
-    """The one-sided 95% limits of an attack's accuracy, by Student's t over records."""
+def _limits(splits: SplitAttacks, attack: str, among: int = 1) -> tuple[float, float]:
+    """The one-sided 95% limits of an attack's accuracy, the best `among` so many, by Student's t over records."""
     rates = np.array([record.accuracy[attack] for record in splits.records])
-    reach = special.stdtrit(len(rates) - 1, 1 - ALPHA) * rates.std(ddof=1) / np.sqrt(len(rates))
+    reach = special.stdtrit(len(rates) - 1, 1 - ALPHA / among) * rates.std(ddof=1) / np.sqrt(len(rates))
     return float(rates.mean() - reach), float(rates.mean() + reach)
 
 
@@ -91,13 +106,15 @@ def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
             sure = Confidence("fair", "The p-value is exact, and not far below 0.05.")
         sure = weak if few else sure
         more = ("Attack more targets for a firmer answer.",) if few else ()
-        return Finding("attack succeeds", "bad", sentence, reasons, sure, checks, caveats, more)
+        right = RIGHT_CALLS / (1 + RIGHT_CALLS)
+        verdict = AWAY if _limits(splits, best.name, len(result.attacks))[0] >= right else SOME
+        return Finding(verdict, "bad", sentence, reasons, sure, checks, caveats, more)
     if most < MATTERS:
         sentence = f"No attack is right on {MATTERS:.0%} or more of its guesses (best: {words}; guessing: 50%)."
         limit = math.ceil(1000 * most) / 1000
         why = f"The accuracy of every attack is at most {limit:.1%} (95%). An attack that was not tried may do better."
         sure = weak if few else Confidence("fair", why)
-        return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
+        return Finding(GUESSING, "good", sentence, (words,), sure, checks, caveats)
     sentence = (
         f"No attack is clearly better than guessing, but not all are clearly below {MATTERS:.0%} (best: {words})."
     )
@@ -108,26 +125,26 @@ def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
 
 def _by_bank(result: AttackResult, usual: bool) -> Finding:
     deciding, exposure, unit = result.deciding, result.exposure, result.unit
-    area, words = _decided_area(deciding), _in_words(deciding)
+    words, grade = _in_words(deciding), grade_of(deciding)
     checks, caveats = checks_of_bank(result, deciding), _caveats_by_bank(result)
     which, few = f"{unit.title()}s that a model of the shadow models' recipe was trained on", ""
     if result.models < FEW_MODELS:
         few = f"Only {result.models} models were attacked."
     elif result.attacked < FEW_UNITS:
         few = f"Only {result.attacked} {unit}s were attacked."
-    resolved = [(rate, real) for rate, real in deciding.rates if rate.resolvable and rate.holds]
-    strong = [(rate, real) for rate, real in resolved if rate.low > TIMES_CHANCE * max(rate.fpr, real.high)]
-    if area.low > CLEAR or strong:
+    if grade in (AWAY, SOME):
+        ratio = max(_ratios(deciding), key=attrgetter("times_chance"), default=_Ratio())
+        named_words = f"{ratio.share:.1%} of members are found at {100 * ratio.realised:.2g}% false positives"
         sentence = f"{which} can be told from others ({words})."
+        if grade == AWAY:
+            sentence = f"{which} can be named: {named_words} ({words})."
         if few:
             sure = Confidence("weak", few)
-        elif strong:
-            rate, real = strong[-1]
-            found_sentence = f"{rate.value:.1%} of members are found at {100 * real.value:.2g}% false positives."
-            sure = Confidence("strong", found_sentence)
+        elif ratio.times_chance > TIMES_CHANCE:
+            sure = Confidence("strong", f"{named_words}.")
         else:
             sure = Confidence("fair", "Members score higher on average, but few are found with confidence.")
-        return Finding("attack succeeds", "bad", sentence, (words,), sure, checks, caveats)
+        return Finding(grade, "bad", sentence, (words,), sure, checks, caveats, _what_helps(deciding))
     single = 0 if exposure is None else exposure.surely_named
     if single:
         sentence = (
@@ -136,15 +153,17 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
             f"{unit}s the attack does not succeed clearly ({words})."
         )
         why = f"With probability {1 - SURELY:.0%} no {unit}'s outputs would differ so much by chance."
-        return Finding("attack succeeds", "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
-    fails = _fails(area, deciding)
-    if fails and usual:
+        return Finding(SOME, "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
+    if grade == GUESSING and usual:
         sentence = f"{which} cannot be told from others ({words}; guessing: 0.5)."
         why = f"The attack stays below an area of {MATTERS}. Another may do better."
         sure = Confidence("weak" if few else "fair", why)
-        return Finding("attacks fail", "good", sentence, (words,), sure, checks, caveats)
-    if fails:
-        sentence = f"The deciding attack fails, but it is not the one that can show that attacks fail ({words})."
+        return Finding(grade, "good", sentence, (words,), sure, checks, caveats)
+    if grade == GUESSING:
+        sentence = (
+            f"The deciding attack is no better than guessing, but it is not the one that can show this of attacks "
+            f"({words})."
+        )
         why = "An attack that was chosen may be weaker than the one that decides where none is named."
         more = ("Name no attack, so that the usual one decides.",)
     else:
@@ -154,6 +173,52 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
         )
         more = ("Add shadow models to the bank.",)
     return undecided(sentence, (words,), why, caveats, more, checks)
+
+
+class _Ratio(NamedTuple):
+    """A true positive rate (`share`) beside its false positive rates, stated (`fpr`) and realised, and how many times
+    the larger of these its lower limit is.
+    """
+
+    fpr: float = 1.0
+    realised: float = 1.0
+    share: float = 1.0
+    times_chance: float = 1.0
+
+
+def _ratios(rates: AttackRates) -> list[_Ratio]:
+    """Of each rate that can be measured, and whose thresholds hold."""
+    return [
+        _Ratio(rate.fpr, real.value, rate.value, rate.low / max(rate.fpr, real.high))
+        for rate, real in rates.rates
+        if rate.resolvable and rate.holds
+    ]
+
+
+def grade_of(rates: AttackRates) -> Grade | None:
+    """What an attack on the models of a bank shows; None if it shows nothing clearly.
+
+    `gives records away` if the interval of its true positive rate, at 1% or 0.1% false positives, lies at or above
+    `RIGHT_CALLS` times both the stated and the realised false positive rate. `gives some away` if such an interval, at
+    any rate, lies above `TIMES_CHANCE` times these, or that of its area under the ROC curve above `CLEAR`. `no better
+    than guessing` if it could have detected members, and stays well below these limits.
+    """
+    area, ratios = _decided_area(rates), _ratios(rates)
+    if any(ratio.times_chance >= RIGHT_CALLS for ratio in ratios if ratio.fpr in GRADED_AT):
+        return AWAY
+    if area.low > CLEAR or any(ratio.times_chance > TIMES_CHANCE for ratio in ratios):
+        return SOME
+    return GUESSING if _fails(area, rates) else None
+
+
+def _what_helps(rates: AttackRates) -> tuple[str, ...]:
+    """Advice on a recipe whose models give records away."""
+    unmeasured = not any(rate.resolvable for rate in rates.tpr_at_fpr if rate.fpr in GRADED_AT)
+    more = "Add shadow models: the rate at 1% false positives, which tells whether records are named, needs more."
+    return (
+        "Train a model that fits less closely, and measure again: larger leaves, a stronger penalty, fewer epochs.",
+        *((more,) if unmeasured else ()),
+    )
 
 
 def _decided_area(rates: AttackRates) -> Estimate:

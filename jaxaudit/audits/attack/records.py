@@ -16,7 +16,10 @@ from jaxaudit.audits.attack.exposure import (
     exposure_of,
     rate_named_at,
 )
-from jaxaudit.audits.attack.finding import attack_finding
+from jaxaudit.audits.attack.finding import GUESSING, attack_finding, grade_of
+from jaxaudit.audits.attack.finding import SOURCE as OF_GRADES
+from jaxaudit.audits.attack.published import SOURCE as OF_PUBLISHED
+from jaxaudit.audits.attack.published import with_less_published
 from jaxaudit.audits.attack.result import LEVEL, AttackAudit, AttackOutcome, AttackResult, RecordArrays
 from jaxaudit.audits.attack.targets import (
     RecordTarget,
@@ -111,7 +114,7 @@ def attack_records(
         targets: models to attack, at thresholds set on the shadow models; without any, these alone are attacked.
         attacks: the deciding attack first; the others do not affect the verdict. By default all that the bank has
             enough models for, `stacked` first (of a bank of scores without those that compare probabilities, such as
-            RMIA). Only the default deciding attack can give the verdict that attacks fail.
+            RMIA). Only the default deciding attack can give the verdict `no better than guessing`.
         delta: the delta of differential privacy at which the deciding attack bounds epsilon from below; needs the extra
             `dp`.
         progress: called after each attack.
@@ -207,6 +210,9 @@ def attack_records(
         exposure=exposure_of(shadows, units, by_record, named_at),
         epsilon=epsilon,
     )
+    if grade_of(results[0]) not in (None, GUESSING):
+        less = with_less_published(shadows, shadowed, deciding, units, alone)
+        result = msgspec.structs.replace(result, published=less)
     usual = attacks is None or deciding == _possible(RECORD_ATTACKS, shadowed, refuse=False)[0][0]
     judgements, calls = judged_targets(targets, scored, truth, result, deciding)
     return AttackAudit(
@@ -219,6 +225,8 @@ def attack_records(
         sources=(
             *(outcome.source for outcome in results),
             SOURCE,
+            OF_GRADES,
+            *((OF_PUBLISHED,) if result.published else ()),
             *((OF_GROUPS,) if units.grouped else ()),
             *(() if epsilon is None else (OF_EPSILON,)),
         ),

@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, Int
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation
-from jaxaudit.metrics.attack_rates import AttackRates
+from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.epsilon import EpsilonBound
+from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.metrics.vulnerability import Vulnerability
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Riskiest(StrictStruct, frozen=True):
     """An exposed record, or group of records.
 
     Attributes:
+        id: the caller's own name of it, if the bank keeps these; of a group, that of its first record.
         set, place: its set in the bank, and its index within that set, from 0; of a group, that of its first record.
         records: the number of its records.
         label: its class; empty if the records of a group have several.
@@ -67,6 +69,7 @@ class Riskiest(StrictStruct, frozen=True):
         copies: number of other records with equal outputs in every model.
     """
 
+    id: str
     set: str
     place: Count
     records: Count
@@ -104,6 +107,20 @@ class Exposure(StrictStruct, frozen=True):
     separation_edges: tuple[float, ...]
     separation_counts: tuple[Count, ...]
     riskiest: tuple[Riskiest, ...]
+
+
+class Published(StrictStruct, frozen=True):
+    """What the deciding attack reaches on the models of a bank if only these `outputs` are published, in words.
+
+    Attributes:
+        verdict: the grade by these rates, or `inconclusive`.
+    """
+
+    outputs: str
+    verdict: str
+    auc: Estimate
+    tpr_at_fpr: tuple[RateAt, ...]
+    realised_fpr: tuple[Realised, ...]
 
 
 class Epsilon(EpsilonBound, frozen=True, kw_only=True):
@@ -216,6 +233,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         exposure: with a bank. `splits`: on random halves.
+        published: with a bank whose models give some of its records away, what publishing less would change.
     """
 
     finding: Finding
@@ -231,6 +249,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     attacks: tuple[AttackOutcome, ...]
     targets: tuple[AttackedTarget, ...] = ()
     exposure: Exposure | None = None
+    published: tuple[Published, ...] = ()
     splits: SplitAttacks | None = None
     epsilon: Epsilon | None = None
 

@@ -14,7 +14,7 @@ from scipy import special
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import check_shadow_scores
 from jaxaudit.audits.attack.exposure import AttackUnits, rate_named_at
-from jaxaudit.audits.attack.finding import FEW_MODELS, SURELY, checks_of_bank
+from jaxaudit.audits.attack.finding import AWAY, FEW_MODELS, RIGHT_CALLS, SOME, SURELY, checks_of_bank
 from jaxaudit.audits.attack.result import AttackedTarget, AttackResult, Named
 from jaxaudit.audits.bank_odds import Detail, at_resolution, coarser, detail_of, grid_of, log_odds_of, score_outputs
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order, undecided
@@ -309,9 +309,9 @@ def find_target(
     records: int,
     relative: bool,
 ) -> Finding:
-    """The verdict of the deciding attack over one target: `attack succeeds` if more of its `records` scored records are
-    called members than chance explains, else `inconclusive`: the target may have used none, or the attack may be too
-    weak.
+    """The verdict of the deciding attack over one target: `gives some away` if more of its `records` scored records are
+    called members than chance explains, `gives records away` if `RIGHT_CALLS` more are for each
+    that chance explains; else `inconclusive`: the target may have used none, or the attack may be too weak.
 
     Also `inconclusive`: no threshold can be set (`called_members` is None), the target is unlike the shadow models
     (`alikeness`), or the attack is `relative`: it compares a record with the target's others. `rates` are of the shadow
@@ -358,7 +358,9 @@ def find_target(
             f"{called_members.level:.2%}: a bound over shadow models, for all targets together."
         )
         sure = Confidence("weak" if weak else "strong", why)
-        return Finding("attack succeeds", "bad", f"Members can be named: {words}.", (words,), sure, checks, caveats)
+        surplus = called_members.count - called_members.at_most
+        verdict = AWAY if surplus >= RIGHT_CALLS * called_members.at_most else SOME
+        return Finding(verdict, "bad", f"Members can be named: {words}.", (words,), sure, checks, caveats)
     return undecided(
         f"No more {result.unit}s are called members than chance explains ({words}).",
         (words,),

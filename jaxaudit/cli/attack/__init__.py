@@ -93,8 +93,8 @@ class AttackFlags(ByBank, Seeded):
     attacks: str | None = option(
         "Attacks to make, such as distance,frequency; with --shadows: "
         f"{', '.join(ON_RECORDS)}, or your own, as package.module:Attack or file.py:Attack. With --shadows the first "
-        "decides, and only the default one can show that attacks fail; without, all decide together. [default: all, "
-        "with --shadows stacked first]",
+        "decides, and only the default one can show that attacks do no better than guessing; without, all decide "
+        "together. [default: all, with --shadows stacked first]",
         metavar="NAME,...",
         check=attacks_named,
         names="codes",
@@ -152,7 +152,7 @@ class AttackFlags(ByBank, Seeded):
 class AttackOutput(Output):
     """Options of what is printed and written."""
 
-    fail_on: tuple[Literal["attack-succeeds", "inconclusive"], ...] = failing()
+    fail_on: tuple[Literal["gives-records-away", "gives-some-away", "inconclusive"], ...] = failing()
 
 
 @dataclass(frozen=True)

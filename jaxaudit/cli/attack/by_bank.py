@@ -128,6 +128,7 @@ def _of_records(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " recor
     return {
         "set": np.array([of for of, _ in places]),
         "place": np.array([index for _, index in places]),
+        **({} if bank.ids is None else {"id": bank.ids[columns]}),
         **group,
         "label": bank.labels[columns],
         **{name: values[units] for name, values in numbers.items()},

@@ -41,6 +41,11 @@ class BankData(DealtFlags, SetsFlags):
     drop_overlap: bool = option(
         "Use no record that occurs twice; its columns stay, and no model is trained on it.", default=False
     )
+    id: str | None = option(
+        "The column or array with your own name of each record: no input; kept in the bank, and written into the list "
+        "and the records.csv of `attack`.",
+        metavar="COLUMN",
+    )
     coins: bool = option(
         "Deal each record to each model by a fair coin, with --groups each group: for attacks, and for a bound on "
         "epsilon (attack --delta).",

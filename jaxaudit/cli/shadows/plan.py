@@ -25,7 +25,7 @@ from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import OUTPUTS, BankData, BankNetwork, PlannedModels, PlanOptions
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples, align_classes, align_dealt, concatenate
-from jaxaudit.data.bank.bank import DROPPED, GROUPS, LABELS, MEMBERSHIP, SEEDS, bank_files, grow, make_folder
+from jaxaudit.data.bank.bank import DROPPED, GROUPS, IDS, LABELS, MEMBERSHIP, SEEDS, bank_files, grow, make_folder
 from jaxaudit.data.bank.description import (
     DESCRIPTION,
     MOST_RECORDS,
@@ -40,10 +40,12 @@ from jaxaudit.data.bank.description import (
 from jaxaudit.data.bank.outputs import FOLDER
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
-from jaxaudit.data.groups import groups_in_words
+from jaxaudit.data.groups import groups_in_words, load_ids
 from jaxaudit.data.pairs import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
+from jaxaudit.data.tables.columns import columns_as_read
+from jaxaudit.data.tables.table import Column
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError, writing
 from jaxaudit.metrics.exchangeability import alike
@@ -67,6 +69,8 @@ class BankSets(NamedTuple):
         groups: of query set and holdout, if groups are kept whole.
         sampled_alike: the test whether query set and holdout are exchangeable, on records that are not dropped; None
             without a holdout.
+        columns: of tables, with the words of all sets.
+        ids: the caller's own names of the records, if asked for.
     """
 
     parts: tuple[np.ndarray, ...]
@@ -77,6 +81,8 @@ class BankSets(NamedTuple):
     dropped: Bool[np.ndarray, " n"]
     groups: Sets[Int[np.ndarray, " _"]]
     sampled_alike: SampledAlike | None
+    columns: tuple[Column, ...] = ()
+    ids: Shaped[np.ndarray, " n"] | None = None
 
 
 def write_planned_bank(options: PlanOptions) -> Summary:
@@ -192,6 +198,8 @@ def deal_bank(key: Key[Array, ""], sets: BankSets, description: Description, coi
         arrays[GROUPS] = np.concatenate([*sets.groups.values()]).astype(np.int64)
     if sets.dropped.any():
         arrays[DROPPED] = sets.dropped
+    if sets.ids is not None:
+        arrays[IDS] = sets.ids
     return arrays
 
 
@@ -232,7 +240,7 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
     """Rejects an existing bank whose arrays differ from those that this command draws."""
     # There may be more rows than bank.json states, if adding models was interrupted.
     of_models = (MEMBERSHIP, SEEDS)
-    for name in (LABELS, GROUPS, DROPPED, MEMBERSHIP, SEEDS):
+    for name in (LABELS, GROUPS, DROPPED, IDS, MEMBERSHIP, SEEDS):
         new_array = arrays.get(name)
         old_array = read_npy(out / name, links=False) if os.path.lexists(out / name) else None
         if new_array is not None and old_array is not None and name in of_models:
@@ -240,7 +248,8 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
         if (new_array is None) != (old_array is None) or not np.array_equal(new_array, old_array):  # pyright: ignore[reportArgumentType]
             raise InputError(
                 f"--out {out}: {name} is not what this command deals for its {models} models: was it changed, or made "
-                "by another version, or with --coins or --drop-overlap? Name a new directory (nothing was changed)."
+                "by another version, or with --coins, --id or --drop-overlap? Name a new directory (nothing was "
+                "changed)."
             )
 
 
@@ -275,7 +284,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
             "`shadows train` trains language models on them."
         )
     adapters = None if model is None else make_adapters(model)
-    columns = group_columns(data.groups)
+    columns = (*group_columns(data.groups), *((data.id,) if data.id else ()))
     read = text_reader([*names.values()], model or BankNetwork(), adapters) or reader(
         replace(data, label=sets_named.label), columns
     )
@@ -311,7 +320,18 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         dropped,
         groups,
         None if holdout is None else _sampled_alike(key, query, holdout, dropped),
+        columns_as_read([*sets.values()]),
+        None if data.id is None else _ids(data.id, names, sets),
     )
+
+
+def _ids(column: str, names: Sets[str], sets: Sets[Examples]) -> Shaped[np.ndarray, " n"]:
+    """The ids of query set and holdout; those of the calibration set, which no result names, are empty."""
+    ids = [
+        load_ids(column, names[role], len(examples), role.words)
+        for role, examples in sets.only(Role.QUERY, Role.HOLDOUT).items()
+    ]
+    return np.concatenate([*ids, np.zeros(len(sets.get(Role.CALIBRATION, ())), "U1")])
 
 
 def count_bank_sets(data: BankData) -> BankSets:
@@ -319,6 +339,7 @@ def count_bank_sets(data: BankData) -> BankSets:
     values = {
         "--drop-overlap": data.drop_overlap,
         "--images": data.images not in (None, "none"),
+        "--id": data.id,
     }
     refuse_options(values, "is for records that are read, and of scores only their number is known")
     names = named_sets(data).names.only(*map(Role, Sizes._fields))

@@ -33,10 +33,12 @@ from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
 from jaxaudit.data.sequences import are_texts
+from jaxaudit.data.tables.columns import as_indices
 from jaxaudit.ensemble import Execution, StepCost, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import whole_fits_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EstimatorLearner, Learner, SteppedLearner
+from jaxaudit.learners.estimator import has_encoder
 from jaxaudit.runs.unfinished import working_in
 
 COMMAND = "shadows train"
@@ -50,7 +52,10 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     sets = read_bank_sets(key, options.data, options.model)
     of_query = np.asarray(sets.labels[: sets.counts.query])
     query = Examples(sets.parts[0], of_query, sets.class_names, "query set")
-    estimator = _estimator(options, query)
+    estimator, inputs = _estimator(options, query), np.concatenate(sets.parts)
+    if estimator is not None and sets.columns and has_encoder(estimator.prototype):
+        say(f"{estimator.kind} encodes its columns, and gets the {len(sets.columns)} of the table as they are")
+        estimator, inputs = replace(estimator, columns=sets.columns), as_indices(inputs, sets.columns)
     source = ModelSource.ESTIMATOR if estimator else options.source
     options = options if estimator else _filled(options, query)
     tell_of_large_numbers(None if estimator else options.model.model, sets.parts)
@@ -97,7 +102,7 @@ def prepare(options: TrainOptions) -> Job[Bank]:
         lay(out, arrays, earlier, description)
         bank = load_bank(out)
         with working_in(out):
-            _train_missing(bank, key, np.concatenate(sets.parts), learner, execution)
+            _train_missing(bank, key, inputs, learner, execution)
         return bank
 
     return Job(

@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int, UInt32
+from jaxtyping import Bool, Float, Float32, Int, Shaped, UInt32
 
 from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, description_json, read_description
 from jaxaudit.data.bank.outputs import FOLDER, WHOLE, outputs_path, read_model
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import number_sets
+from jaxaudit.data.labels import LONGEST
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import expanded, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
 
 LABELS, MEMBERSHIP, SEEDS = "labels.npy", "membership.npy", "seeds.npy"
-GROUPS, DROPPED, CORRECT = "groups.npy", "dropped.npy", "correct.npy"
-ARRAYS = (LABELS, SEEDS, GROUPS, DROPPED, MEMBERSHIP, CORRECT, WHOLE)
+GROUPS, DROPPED, CORRECT, IDS = "groups.npy", "dropped.npy", "correct.npy", "ids.npy"
+ARRAYS = (LABELS, SEEDS, GROUPS, DROPPED, IDS, MEMBERSHIP, CORRECT, WHOLE)
 """Files in the order in which they are written; `bank.json` is last, so a directory without it is not a bank."""
 BYTES_A_RECORD = 64
 """Bytes for the labels, groups and one model's outputs of a record, while they are read."""
@@ -51,6 +52,7 @@ class Bank:
         dropped: marks records that no model is trained on and no test uses, because of copies in the data. The label of
             a dropped record means nothing.
         correct: in a bank of `log_odds`, whether each model classifies each record correctly, if known.
+        ids: the caller's own names of the records, if asked for; empty for the calibration set.
     """
 
     directory: Path
@@ -61,6 +63,7 @@ class Bank:
     groups: Int[np.ndarray, " dealt"] | None
     dropped: Bool[np.ndarray, " n"]
     correct: Bool[np.ndarray, "models n"] | None = None
+    ids: Shaped[np.ndarray, " n"] | None = None
 
     def __len__(self) -> int:
         return self.description.models
@@ -120,22 +123,23 @@ def load_bank(path: str | Path) -> Bank:
     classed = description.outputs not in SCORED
     present = {name for name in ARRAYS if _there(directory, name)}
     needed = {MEMBERSHIP, *([LABELS] if classed else ()), *([GROUPS] if description.groups else ())}
-    allowed = {*needed, SEEDS, DROPPED, WHOLE, *([CORRECT] if description.outputs == "log_odds" else ())}
+    allowed = {*needed, SEEDS, DROPPED, IDS, WHOLE, *([CORRECT] if description.outputs == "log_odds" else ())}
     if not needed <= present <= allowed:
         wrong = ", ".join(sorted((needed - present) | (present - allowed)))
         raise InputError(f"{directory}: {DESCRIPTION} needs {', '.join(sorted(needed))}; lacking or too many: {wrong}.")
 
     def read(name: str, shape: tuple[int, ...], end: int | None = None) -> np.ndarray:
-        """The whole numbers below `end`, or booleans, of a file; numbers of dropped records count as 0."""
+        """The whole numbers below `end`, or booleans, or ids of a file; numbers of dropped records count as 0."""
         stored = StoredArray(directory / name, max_bytes=MAX_BYTES)
-        fits = stored.dtype.kind in ("b" if end is None else "iu") and stored.shape == shape
+        kinds = "U" if name == IDS else "b" if end is None else "iu"
+        fits = stored.dtype.kind in kinds and stored.dtype.itemsize <= 4 * LONGEST and stored.shape == shape
         values = stored[:] if fits else np.zeros(0)
         counted = values[~dropped] if fits and name == LABELS else values
+        content_words = {"U": "texts", "b": "booleans"}.get(kinds, f"numbers from 0 to {(end or 0) - 1}")
         if not fits or (end is not None and ((counted < 0) | (counted >= end)).any()):
             raise InputError(
                 f"{directory / name}: is {stored.dtype} of shape {stored.shape}, but {DESCRIPTION} wants {shape}, "
-                f"{'booleans' if end is None else f'numbers from 0 to {end - 1}'}. If `jaxaudit shadows plan` was "
-                "stopped there, repeat it."
+                f"{content_words}. If `jaxaudit shadows plan` was stopped there, repeat it."
             )
         return values
 
@@ -150,12 +154,13 @@ def load_bank(path: str | Path) -> Bank:
         of_sets = number_sets(Sets(query=values[: sizes.query], holdout=values[sizes.query :]))
         groups = np.concatenate([*of_sets.values()])
     correct = read(CORRECT, (models, n)) if CORRECT in present else None
-    arrays = (labels.astype(int), membership, seeds, dropped, correct)
+    ids = read(IDS, (n,)) if IDS in present else None
+    arrays = (labels.astype(int), membership, seeds, dropped, correct, ids)
     for array in arrays:
         if array is not None:
             array.flags.writeable = False
-    labels, membership, seeds, dropped, correct = arrays
-    return Bank(directory, description, labels, membership, seeds, groups, dropped, correct)
+    labels, membership, seeds, dropped, correct, ids = arrays
+    return Bank(directory, description, labels, membership, seeds, groups, dropped, correct, ids)
 
 
 SMALL, SHRUNK = 1 << 28, 100

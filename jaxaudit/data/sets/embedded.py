@@ -36,7 +36,7 @@ def digits() -> Examples:
 
     levels, labels = load_digits(return_X_y=True)
     images = np.rint(levels.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
-    return Examples(images, labels.astype(np.int32), tuple("0123456789"), "digits")
+    return Examples(images, np.asarray(labels, np.int32), tuple("0123456789"), "digits")
 
 
 def breast_cancer() -> Table:

@@ -75,7 +75,7 @@ class OwnTable:
         numbers that a `float64` would round are refused.
         """
         text, kind = self.text, np.float64 if exact else np.float32
-        titles, columns = list[str](), list[np.ndarray]()
+        titles, columns, words_of = list[str](), list[np.ndarray](), dict[str, tuple[str, ...]]()
         for name in self.inputs:
             cells = self._cells(name)
             numbers = float_cells(cells, text.decimal)
@@ -84,6 +84,7 @@ class OwnTable:
             if words is not None and not words.is_number.any() and not words.missing.all():
                 columns += [*codes_of_words(words).T.astype(kind)]
                 titles += [f"{name} ({place})" for place in range(WIDTH)]
+                words_of[name] = words_in(words)
                 continue
             numbers = numbers if words is None else self._numbers(words, name, "write numbers throughout, or words")
             assert numbers is not None
@@ -98,7 +99,8 @@ class OwnTable:
                 columns.append(numbers.astype(text.floats.get(name, np.float64)).astype(kind))
             titles.append(name)
         inputs = np.stack(columns, axis=1)
-        return Examples(inputs, self.labels, self.class_names, text.source, self.notes, tuple(titles))
+        notes, names = self.notes, self.class_names
+        return Examples(inputs, self.labels, names, text.source, notes, tuple(titles), words=words_of)
 
     def table(self, categorical: Sequence[str] = ()) -> Table:
         """The records with columns of numbers and columns of categories.
@@ -246,9 +248,18 @@ def codes_of_words(cells: "ColumnCells") -> np.ndarray:
     Random directions keep distances, as a one-hot code would have them, and do not depend on which words a file has
     (the hashing trick: Weinberger et al. 2009).
     """
-    texts = ["" if missing else text for text, missing in zip(cells.texts.to_pylist(), cells.missing, strict=True)]
+    return codes_of_texts(words_in(cells))[cells.codes]
+
+
+def codes_of_texts(texts: Sequence[str]) -> np.ndarray:
+    """`float64[n, WIDTH]`: the numbers of each of these words; see `codes_of_words`."""
     digests = b"".join(hashlib.blake2b(text.encode()).digest() for text in texts)
-    return (np.frombuffer(digests, "<u4").reshape(len(texts), WIDTH) / 2.0**31 - 1)[cells.codes]
+    return np.frombuffer(digests, "<u4").reshape(len(texts), WIDTH) / 2.0**31 - 1
+
+
+def words_in(cells: "ColumnCells") -> tuple[str, ...]:
+    """The distinct texts of a column; one that stands for a missing value is empty."""
+    return tuple("" if gone else text for text, gone in zip(cells.texts.to_pylist(), cells.missing, strict=True))
 
 
 class ColumnCells(NamedTuple):

@@ -22,7 +22,7 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.attack import Correlation
 from jaxaudit.metrics.attack_rates import AttackRates, Curve, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate
-from jaxaudit.plots import attack as plot
+from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import NONE, count_text, level_text, number_text, precise, span, text

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.pdtp.result import GroupRisk, PDTPResult, Reduction, Risk, check_pdtp_result
 from jaxaudit.errors import visible
-from jaxaudit.plots import pdtp as plot
+from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import count_text, number_text, text

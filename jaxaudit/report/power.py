@@ -17,7 +17,7 @@ from jaxaudit.audits.power.result import (
 from jaxaudit.errors import visible
 from jaxaudit.metrics.effect import POWER as WANTED
 from jaxaudit.metrics.usage import STATED_FRACTION
-from jaxaudit.plots import ks as plot
+from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import NONE, count_text, number_text, sets_of

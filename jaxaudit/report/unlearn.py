@@ -13,7 +13,7 @@ from jaxaudit.audits.unlearn.result import (
 )
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
-from jaxaudit.plots import unlearn as plot
+from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import (

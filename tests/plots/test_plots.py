@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit.plots import ks, style
+from jaxaudit.plots import charts, style
 from jaxaudit.plots.style import as_inline_svg, with_default_style
 
 SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
@@ -15,7 +15,7 @@ SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_s
 @settings(max_examples=30)
 def test_the_gap_is_the_kolmogorov_smirnov_distance_where_it_is_attained(first: list[float], second: list[float]):
     a, b = np.array(first), np.array(second)
-    gap = ks.widest_gap_at(a, b)
+    gap = charts.widest_gap_at(a, b)
     assert gap.distance == pytest.approx(max(abs(np.mean(a <= x) - np.mean(b <= x)) for x in first + second), abs=1e-12)
     shares = sorted([np.mean(a <= gap.confidence), np.mean(b <= gap.confidence)])
     assert (gap.low, gap.high) == pytest.approx(tuple(shares), abs=1e-12)
@@ -25,7 +25,7 @@ def test_the_gap_is_the_kolmogorov_smirnov_distance_where_it_is_attained(first: 
 def test_exports():
     def draw():
         figure, axes = style.canvas()
-        ks.draw_shares(axes, [ks.ShareMark("<b> & \u65e5 $x$", 0.4, 0.3, 0.5, 0.48, 0.1)])
+        charts.draw_shares(axes, [charts.ShareMark("<b> & \u65e5 $x$", 0.4, 0.3, 0.5, 0.48, 0.1)])
         return figure
 
     inline = as_inline_svg(with_default_style(draw), "key", "a < title", "what is seen")
@@ -39,9 +39,9 @@ def test_exports():
 
 def test_used_shares_are_drawn_where_they_are():
     _, axes = style.canvas()
-    ks.draw_shares(
+    charts.draw_shares(
         axes,
-        [ks.ShareMark("t", 0.4, 0.3, 0.5, 0.48, 0.1), ks.ShareMark("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)],
+        [charts.ShareMark("t", 0.4, 0.3, 0.5, 0.48, 0.1), charts.ShareMark("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)],
     )
     drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
     assert drawn[:4] == [[0.3, 0.5], [0.4], [0.48], [0.1]]
@@ -52,15 +52,15 @@ def test_used_shares_are_drawn_where_they_are():
 def test_a_drawn_curve_is_near_the_empirical_cdf_however_many_records():
     sample = np.random.default_rng(0).beta(20, 0.5, 50_000)
     _, axes = style.canvas()
-    ks.draw_confidences(axes, [sample] * 3, ks.widest_gap_at(sample, sample), 0.0)
+    charts.draw_confidences(axes, [sample] * 3, charts.widest_gap_at(sample, sample), 0.0)
     places, shares = np.asarray(axes.lines[0].get_data())
-    assert len(places) == ks.VERTICES
-    odds = ks.plotted_log_odds(sample)
+    assert len(places) == charts.VERTICES
+    odds = charts.plotted_log_odds(sample)
     assert shares.tolist() == [np.mean(odds <= place) for place in places]
-    assert (shares[0], shares[-1]) == (np.mean(odds == -ks.LOG_ODDS), 1.0)
-    assert np.diff(places).max() <= 2.01 * ks.LOG_ODDS / ks.VERTICES
+    assert (shares[0], shares[-1]) == (np.mean(odds == -charts.LOG_ODDS), 1.0)
+    assert np.diff(places).max() <= 2.01 * charts.LOG_ODDS / charts.VERTICES
 
 
 def test_log_odds():
-    values = ks.plotted_log_odds(np.array([0.0, 0.25, 0.5, 0.75, 1.0], np.float32))
+    values = charts.plotted_log_odds(np.array([0.0, 0.25, 0.5, 0.75, 1.0], np.float32))
     assert values.tolist() == pytest.approx([-14, -np.log(3), 0, np.log(3), 14])

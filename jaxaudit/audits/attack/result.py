@@ -324,7 +324,7 @@ class AttackAudit:
 
     def plot(self) -> "Figure":
         """ROC curves with the band of the deciding attack, and accuracy against PDTP or the separations of records."""
-        from jaxaudit.plots import attack as plot
+        from jaxaudit.plots import charts as plot
         from jaxaudit.plots.style import panels
 
         result = self.result

@@ -23,7 +23,7 @@ from jaxaudit.shadow_models import ShadowModels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from jaxaudit.plots import ks as plot
+    from jaxaudit.plots import charts as plot
 
 Basis = Literal["own records", "holdout groups", "models"]
 GroupVerdict = Literal["remembered", "suspected", "not found", "cannot be found", "inconclusive"]
@@ -355,7 +355,7 @@ def array_names(result: KSResult) -> tuple[str, ...]:
 
 
 def plot_ks(audit: KSAudit, target: int) -> "Figure":
-    from jaxaudit.plots import ks as plot
+    from jaxaudit.plots import charts as plot
     from jaxaudit.plots.style import canvas, row_height
 
     judged = audit.targets[target]
@@ -386,7 +386,7 @@ def typical(rho: Rho) -> int:
 
 def share_rows(targets: Sequence[TargetResult]) -> "list[plot.ShareMark]":
     """The used fraction of every target by every test of use; NaN where unknown."""
-    from jaxaudit.plots import ks as plot
+    from jaxaudit.plots import charts as plot
 
     several = max(len(target.usage) for target in targets) > 1
     rows = []

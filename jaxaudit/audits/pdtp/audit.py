@@ -171,7 +171,7 @@ class PDTPAudit:
 
     def plot(self) -> "Figure":
         """The distribution of PDTP, as a Matplotlib figure."""
-        from jaxaudit.plots import pdtp as plot
+        from jaxaudit.plots import charts as plot
         from jaxaudit.plots.style import canvas
 
         figure, axes = canvas()

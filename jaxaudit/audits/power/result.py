@@ -180,7 +180,7 @@ class PowerAudit:
 
     def plot(self) -> "Figure":
         """A Matplotlib figure: detection probability by used fraction, one line for each size."""
-        from jaxaudit.plots import ks as plot
+        from jaxaudit.plots import charts as plot
         from jaxaudit.plots.style import canvas
 
         figure, axes = canvas()

@@ -14,7 +14,7 @@ from jaxaudit.metrics import ChallengeScore, Estimate, Place, ULira
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from jaxaudit.plots import unlearn as plot
+    from jaxaudit.plots import charts as plot
 
 UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC = "untrained", "original", "retraining", "amnesiac"
 REFERENCES = (UNTRAINED, ORIGINAL, RETRAINING)
@@ -175,7 +175,7 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
 
     def drawn(self) -> "list[plot.MethodMarks]":
         """The methods whose efficacy was measured, as charts take them."""
-        from jaxaudit.plots import unlearn as plot
+        from jaxaudit.plots import charts as plot
 
         def values(spread: ScoreSpread | None) -> Any:
             return None if spread is None else np.array(spread.values)
@@ -191,7 +191,7 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
 
     def plot(self) -> "Figure":
         """Efficacy by method, with a band of retrained models, and any attack against efficacy."""
-        from jaxaudit.plots import unlearn as plot
+        from jaxaudit.plots import charts as plot
         from jaxaudit.plots.style import panels
 
         drawn = self.drawn()

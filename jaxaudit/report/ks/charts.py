@@ -4,7 +4,7 @@ import numpy as np
 
 from jaxaudit.audits.ks.result import TargetResult, typical
 from jaxaudit.errors import visible
-from jaxaudit.plots import ks as plot
+from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import Arrays
 from jaxaudit.report.numbers import number_text

@@ -17,7 +17,7 @@ from jaxaudit.audits.ks.tests_of_use.shadow import NEEDS as OF_SHADOW_MODELS
 from jaxaudit.audits.ks.tests_of_use.test import judgement_of_use
 from jaxaudit.metrics import Rho, Usage
 from jaxaudit.metrics import checks as preflight
-from jaxaudit.plots.ks import widest_gap_at
+from jaxaudit.plots.charts import widest_gap_at
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 

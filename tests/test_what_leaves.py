@@ -188,7 +188,6 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     runs = ("members", "trained", "power", "bank_attacked", "risks", "attacked", "unlearned", "scored", "measured")
     for each in runs:
         run("cite", each)
-        run("report", each, "--markdown", printed="--markdown")
         run("report", each, "--out", f"{each}_again.html")
     return written
 

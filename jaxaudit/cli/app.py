@@ -13,7 +13,6 @@ import typer.core
 
 from jaxaudit.cli.attack import ATTACK
 from jaxaudit.cli.deal import DEAL
-from jaxaudit.cli.doctor import doctor
 from jaxaudit.cli.efficacy import EFFICACY
 from jaxaudit.cli.groups import DONE, JUDGED
 from jaxaudit.cli.ks import KS
@@ -21,7 +20,7 @@ from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.pdtp import PDTP
 from jaxaudit.cli.power import POWER
 from jaxaudit.cli.progress import INTERRUPTED, Interrupted, say
-from jaxaudit.cli.report import cite, report
+from jaxaudit.cli.report import cite, doctor, report
 from jaxaudit.cli.scores import SCORES
 from jaxaudit.cli.shadows import SHADOWS, TRAIN
 from jaxaudit.cli.show import accept_any_text
@@ -108,7 +107,7 @@ def top(
     Try its audits without options: they need no data and take about a minute. `jaxaudit ks`: has it forgotten a data
     set? `jaxaudit pdtp`: which records does a kind of classifier expose? `jaxaudit attack`: how well do membership
     attacks work on it? `jaxaudit efficacy`: how much do weights still expose of some records? `jaxaudit unlearn`: which
-    method of unlearning works? `jaxaudit report` shows their results as one page. `jaxaudit deal` splits records before
+    method of unlearning works? `jaxaudit report` shows a result as one page. `jaxaudit deal` splits records before
     they are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows` plans
     shadow models that your own script trains. `jaxaudit scores` makes tables of scores, a number a record, from the
     logs of other tools. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready here.

@@ -102,7 +102,7 @@ def run(command: Command, options: Any) -> None:
         outcome = _done(command.name, job, begin, started)
         if isinstance(outcome, Summary):
             return show_summary(outcome, as_json)
-        from jaxaudit.report.build import part_of
+        from jaxaudit.report.kinds import part_of
         from jaxaudit.report.record import Run
         from jaxaudit.report.terminal import as_terminal
 
@@ -116,7 +116,7 @@ def run(command: Command, options: Any) -> None:
 
                 say("drawing the report")
                 verb = "replaced" if output.report.exists() else "written"
-                write_report(output.report, [run_result])
+                write_report(output.report, run_result)
                 say(f"{verb}: {output.report}")
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.

@@ -1,13 +1,13 @@
 """The names of `report`: see `jaxaudit/__init__.pyi`."""
 
-from .build import part_of as part_of
-from .html.render import report_html as report_html
+from .html import report_html as report_html
 from .kinds import ARRAYS as ARRAYS
+from .kinds import in_words as in_words
+from .kinds import parse_name as parse_name
+from .kinds import part_of as part_of
 from .kinds import recorded as recorded
 from .kinds import run_kind as run_kind
 from .kinds import schema_of as schema_of
-from .markdown import as_markdown as as_markdown
-from .markdown import escaped_markdown as escaped_markdown
 from .record import Provenance as Provenance
 from .record import Run as Run
 from .record import to_json as to_json
@@ -17,5 +17,3 @@ from .sources import bibliography as bibliography
 from .sources import cited as cited
 from .sources import in_full as in_full
 from .terminal import as_terminal as as_terminal
-from .words import in_words as in_words
-from .words import parse_name as parse_name

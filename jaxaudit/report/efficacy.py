@@ -59,9 +59,7 @@ def _answer(result: EfficacyResult) -> Answer:
         "Norm of the mean gradient": judged.mean_gradient_norm,
     }
     shown = [(name, precise(value)) for name, value in facts.items() if value is not None]
-    return Answer(
-        visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown), kind="weights"
-    )
+    return Answer(visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown))
 
 
 def _accuracy(model: WeightsExposure) -> str:

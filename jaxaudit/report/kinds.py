@@ -1,24 +1,30 @@
-"""The kinds of runs: what a report needs to know about them. Each is imported on first use.
+"""The kinds of runs, and the content of a run, how to repeat it, and the user's own words included.
 
-A command has one kind, but `unlearn` two: of models that it trained, and of outputs that it was given.
+Each kind is imported on first use. A command has one, but `unlearn` two: of models that it trained, and of outputs that
+it was given. A run that was read from disk was decoded strictly, and its arrays held against it, before it comes here.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
+from jaxaudit.errors import InputError, visible
 from jaxaudit.json_types import StrictStruct, schema
-from jaxaudit.json_types import demand as demand
-from jaxaudit.report.page import RunContent
+from jaxaudit.report.numbers import text
+from jaxaudit.report.page import PageTable, Repeat, RunContent
 from jaxaudit.report.record import Provenance, Run
 from jaxaudit.report.sources import cited
 
 Result = TypeVar("Result", bound=StrictStruct)
 NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn", "unlearn_outputs")
-"""Names of kinds in the order of a page; `report/NAME` defines each, under its name in capitals."""
+"""`report/NAME`, the command, defines each, under its name in capitals."""
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -49,13 +55,12 @@ def run_kind(name: str) -> RunKind:
     """The kind of this name; a KeyError if there is none."""
     if name not in NAMES:
         raise KeyError(name)
-    return getattr(import_module(f"jaxaudit.report.{name}"), name.upper())
+    return getattr(import_module(f"jaxaudit.report.{name.partition('_')[0]}"), name.upper())
 
 
 def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:
     """The result of an audit with its papers and provenance, as a run stores it."""
-    fields = {field: getattr(result, field) for field in result.__struct_fields__}
-    record: Any = run_kind(name).record(**fields, papers=cited(sources), provenance=provenance)
+    record: Any = run_kind(name).record(**structs.asdict(result), papers=cited(sources), provenance=provenance)
     return record
 
 
@@ -68,3 +73,117 @@ def schema_of(name: str) -> dict[str, Any]:
     title = f"jaxaudit {name.replace('_', ' --')}"
     version = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
     return {**version, **schema(run_kind(name).record)}
+
+
+def part_of(run: Run[Any], top: int = 10) -> RunContent:
+    """The content of one run; `top` is the number of records that a terminal lists."""
+    part = run_kind(run.kind).view(run, top)._replace(name=visible(run.name), repeat=repeat(run.provenance))
+    names = run.provenance.options.get("name")
+    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    alone = part.answers[0].about if len(part.answers) == 1 else ""
+    return in_words(part, names, alone)
+
+
+def repeat(provenance: Provenance) -> Repeat:
+    """The command, and everything else that is known of the run."""
+    devices = f", {text(provenance.devices)} devices" if provenance.devices != 1 else ""
+    facts = [
+        ("Seed", str(provenance.seed)),
+        ("Started", f"{visible(provenance.started)} and took {provenance.seconds:,.0f} seconds"),
+        ("Device", f"{visible(provenance.device)}{devices}, {text(provenance.cores)} cores"),
+        ("Program", f"jaxaudit {visible(provenance.jaxaudit)}, Python {text(provenance.python)}"),
+    ]
+    values = {name: value for name, value in structs.asdict(provenance).items() if name != "command"}
+    record = PageTable("Everything that the run was made of", ("what", "value"), tuple(_flat("", values)))
+    return Repeat(tuple(_pieces(provenance.command)), tuple(facts), record)
+
+
+def _pieces(words: Sequence[str]) -> list[str]:
+    """The command as text, in pieces of an option with its value.
+
+    >>> _pieces(["jaxaudit", "ks", "--query", "my data.npz", "--json"])
+    ['jaxaudit ks', "--query 'my data.npz'", '--json']
+    """
+    pieces: list[list[str]] = []
+    for word in words:
+        if word.startswith("--") or not pieces:
+            pieces.append([])
+        pieces[-1].append(word)
+    return [visible(shlex.join(piece)) for piece in pieces]
+
+
+def _flat(name: str, value: Any) -> list[tuple[str, str]]:
+    """A row for each fact within a value, with the names that lead to it; none for what there is not."""
+    if isinstance(value, dict):
+        return [row for key, part in value.items() for row in _flat(f"{name} {key}".replace("_", " "), part)]
+    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        return [row for part in value for row in _flat(name, part)]
+    return [] if value in (None, []) else [(visible(name.strip()), text(value))]
+
+
+PHRASES = {
+    "query": ("query set",),
+    "holdout": ("holdout",),
+    "members": ("known members", "members"),
+    "calibration": ("calibration set",),
+    "target": ("target",),
+}
+"""What texts call each thing that can be named, with "the" in front."""
+LONGEST = 100
+
+
+def parse_name(text: str) -> tuple[str, str]:
+    """The thing and its name, of `query=our 1,200 customers`.
+
+    Raises:
+        InputError: there is no such thing, or its name is empty, too long or of several lines.
+
+    >>> parse_name("target=the supplier's churn model")
+    ('target', "the supplier's churn model")
+    """
+    thing, sign, name = (part.strip() for part in text.partition("="))
+    if thing not in PHRASES or not sign:
+        raise InputError(f"`name` {text[:LONGEST]!r}: write ROLE=WORDS, with a role of {', '.join(PHRASES)}.")
+    if not 0 < len(name) <= LONGEST or not name.isprintable():
+        raise InputError(f"`name` {thing}: must be words on one line, at most {LONGEST} characters.")
+    return thing, name
+
+
+def in_words(content: Any, names: Sequence[str], alone: str = "") -> Any:
+    """The same content with these names (`parse_name`) in all of its texts, however deep.
+
+    The only target, which has the name of its file, is `alone`: a text that is no more than that is renamed, too.
+
+    >>> in_words(("The query set was used.", 3), ["query=our customers"])
+    ('Our customers was used.', 3)
+    """
+    if not names:
+        return content
+    name_of = {phrase: visible(name) for thing, name in map(parse_name, names) for phrase in PHRASES[thing]}
+    target = name_of.get("target", alone)
+    return _changed(content, lambda text: target if alone and text == alone else _renamed(text, name_of))
+
+
+def _renamed(text: str, name_of: Mapping[str, str]) -> str:
+    def name(match: re.Match[str]) -> str:
+        words = name_of[match[2]]
+        return words[:1].upper() + words[1:] if match[1] == "The" else words
+
+    return re.sub(rf"\b([Tt]he) ({'|'.join(map(re.escape, name_of))})\b(?!['-])", name, text)
+
+
+def _changed(content: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(content, str):
+        return change(content)
+    if isinstance(content, tuple | list):
+        parts = [_changed(part, change) for part in content]
+        return type(content)(*parts) if hasattr(content, "_fields") else type(content)(parts)
+    if isinstance(content, msgspec.Struct):
+        return msgspec.structs.replace(
+            content, **{name: _changed(getattr(content, name), change) for name in content.__struct_fields__}
+        )
+    if is_dataclass(content) and not isinstance(content, type):
+        return replace(
+            content, **{field.name: _changed(getattr(content, field.name), change) for field in fields(content)}
+        )
+    return content

@@ -12,8 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from jaxaudit.errors import visible
-from jaxaudit.json_types import Count
-from jaxaudit.report.kinds import demand
+from jaxaudit.json_types import Count, demand
 
 NONE = "none"
 DIGITS_GIVEN = 8

@@ -100,11 +100,10 @@ class DrawnShare(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One answer, about a target, classifier or method (empty if the question names it); `kind` says which of these.
+    """One answer, about a target, classifier or method (empty if the question names it).
 
     The main number has a name (`measure`), is formatted, and has its interval with the level, if available. `facts` are
-    names and values shown with it. `alone` is a shorter verdict to show by itself, `trust` the confidence in the main
-    number, `bar` a drawing of it.
+    names and values shown with it. `trust` is the confidence in the main number, `bar` a drawing of it.
     """
 
     about: str
@@ -113,15 +112,8 @@ class Answer(NamedTuple):
     number: str
     interval: str
     facts: tuple[tuple[str, str], ...] = ()
-    alone: str = ""
     trust: Confidence | None = None
     bar: DrawnShare | None = None
-    kind: str = ""
-
-    @property
-    def subject(self) -> str:
-        """What it is about, with the word for it: outside a page, a name alone says nothing."""
-        return f"{self.kind} {self.about}" if self.kind and self.about else self.about
 
     @property
     def confidences(self) -> tuple[tuple[str, Confidence], ...]:
@@ -162,7 +154,7 @@ class RunContent(NamedTuple):
         answers: one per target, classifier or method.
         legend: what is needed to read the terminal's tables.
         errors: how often the answers are wrong, in sentences.
-        details: how to read all tables, for a page, Markdown, and a terminal with `--details`.
+        details: how to read all tables, for a page, and a terminal with `--details`.
         tabled: whether a table of the terminal has the verdict of every answer.
         beside: findings beside the answers.
         pictures: its charts, which a terminal does not show.
@@ -220,16 +212,6 @@ class RunContent(NamedTuple):
         """How far to trust the answers, each statement once: its label, and the names of the answers, if not all."""
         shared = _shared((answer, answer.confidences) for answer in self.answers)
         return tuple((title, confidence, _of(owners, self.answers)) for (title, confidence), owners in shared)
-
-
-class Page(NamedTuple):
-    """The whole page; `together` is a table that compares the runs."""
-
-    title: str
-    parts: tuple[RunContent, ...]
-    together: PageTable | None
-    terms: tuple[Term, ...]
-    papers: tuple[str, ...]
 
 
 def _shared(pairs: Iterable[tuple[Answer, Sequence[Item]]]) -> list[tuple[Item, list[Answer]]]:

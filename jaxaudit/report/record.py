@@ -11,6 +11,8 @@ from jaxaudit.json_types import StrictStruct, to_builtins
 
 VERSION = 3
 """Version of all schemas; runs of other versions are rejected."""
+FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
+"""The first lines of a page; only such a file may be overwritten by another."""
 
 
 class Provenance(StrictStruct, frozen=True, kw_only=True):

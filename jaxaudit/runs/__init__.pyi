@@ -1,16 +1,16 @@
 """The names of `runs`: see `jaxaudit/__init__.pyi`."""
 
 from .directory import arrays as arrays
+from .directory import as_cell as as_cell
 from .directory import claim as claim
 from .directory import claim_report as claim_report
 from .directory import is_of_a_run as is_of_a_run
+from .directory import read_run as read_run
+from .directory import record_files as record_files
 from .directory import write as write
 from .directory import write_report as write_report
 from .provenance import describe_machine as describe_machine
 from .provenance import describe_scores as describe_scores
-from .saved import as_cell as as_cell
-from .saved import read_run as read_run
-from .saved import record_files as record_files
 from .unfinished import is_unfinished as is_unfinished
 from .unfinished import machine_facts as machine_facts
 from .unfinished import open_unfinished as open_unfinished

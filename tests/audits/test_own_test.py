@@ -138,7 +138,7 @@ def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
     assert made.value is None
     made_run = ks_run(audit=run(LossTest()))
     assert part_of(made_run).pictures == ()
-    text = Parsed(report_html([made_run])).text
+    text = Parsed(report_html(made_run)).text
     assert "Charts" not in text
     # Numbers of its own need no further line.
     own = made_run.result.targets[0].tests[0].numbers

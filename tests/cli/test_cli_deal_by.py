@@ -13,6 +13,7 @@ import pytest
 from pyarrow import parquet
 from support.cli_runs import content, intercept, jaxaudit, linked, recipe, records, refused
 from support.deals import read_deal, write_deal, write_model
+from support.html_pages import Parsed
 from support.language_models import write_lines
 
 AUTHORS, SIZE = 20, 24
@@ -225,23 +226,21 @@ def test_an_accused_group_leads_home_to_its_author(here: Path) -> None:
     assert str(group) not in json.dumps(found)
 
 
-def test_an_accused_group_fails_a_gate_and_stands_in_markdown(here: Path) -> None:
+def test_an_accused_group_fails_a_gate_and_stands_on_the_page(here: Path) -> None:
     write_lines("chat.jsonl", lines("question"))
     deal("chat.jsonl")
     scored(f"{SECRET} 13")
     words = ("ks", "--scores", "scores.csv")
     assert jaxaudit(*words, "--by", "group", "--fail-on", "group-suspected").code == 0
-    done = jaxaudit(*words, "--by", "group", "--fail-on", "group-remembered", "--out", "run")
+    done = jaxaudit(*words, "--by", "group", "--fail-on", "group-remembered", "--report", "page.html")
     assert done.code == 3
     for row in ("adjusted", "(Holm)", "(BH)"):
         assert row in done.out
     assert max(map(len, done.out.splitlines())) <= 80
-    markdown = jaxaudit("report", "run", "--markdown").out
-    found = "**1 remembered**. 1 of 20 groups is still remembered."
-    assert f"By group, target scores.csv: {found}" in markdown
-    rows = [row for row in markdown.splitlines() if row.endswith("| remembered |")]
-    assert len(rows) == 1
-    assert markdown.count("| not found |") == 19
+    page = Path("page.html").read_text()
+    found = "By group, target scores.csv: 1 remembered 1 of 20 groups is still remembered."
+    assert found in " ".join(Parsed(page).text.split())
+    assert (page.count("<td>remembered</td>"), page.count("<td>not found</td>")) == (1, 19)
     refused((*words, "--fail-on", "group-remembered"), ("--fail-on: group-remembered is of --scores with --by group",))
 
 

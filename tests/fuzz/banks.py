@@ -87,10 +87,7 @@ def _kept(folder: Path, words: list[str], choose: random.Random) -> object:
     words += choose.choice((("--out", "run", "--json"), ("--json",), ()))
     with swept(folder):
         found = command(folder, words)
-        return [
-            found,
-            *(command(folder, (*each, "run")) for each in (("cite",), ("report", "--markdown")) if "run" in words),
-        ]
+        return [found, *([command(folder, ("cite", "run"))] if "run" in words else [])]
 
 
 def imported(folder: Path, choose: random.Random) -> object:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fuzz.printed import check_bibliography, check_markdown, check_page
+from fuzz.printed import check_bibliography, check_page
 from fuzz.readers import SECRET, Reader
 from jaxaudit.errors import InputError
 from jaxaudit.report import as_bibtex
@@ -41,7 +41,6 @@ PLANTED: dict[str, Callable[[Path], object]] = {
     "import": lambda folder: importlib.import_module("fuzz_canary"),
     "message": refuse("two\nlines"),
     "message-long": refuse("long" * 1000),
-    "exception-link": lambda folder: check_markdown("# A\n\nsee www.example.org"),
     "exception-entry": lambda folder: check_bibliography(f"{as_bibtex((), '1')}% @misc{{x, title = {{x}}}}"),
     "exception-script": lambda folder: check_page("<p onclick='x()'></p>"),
     "cell": refuse(f"row 3 holds {SECRET}"),

@@ -41,7 +41,10 @@ def test_used_shares_are_drawn_where_they_are():
     _, axes = style.canvas()
     charts.draw_shares(
         axes,
-        [charts.ShareMark("t", 0.4, 0.3, 0.5, 0.48, 0.1), charts.ShareMark("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan)],
+        [
+            charts.ShareMark("t", 0.4, 0.3, 0.5, 0.48, 0.1),
+            charts.ShareMark("nothing known", np.nan, 0.0, 1.0, np.nan, np.nan),
+        ],
     )
     drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
     assert drawn[:4] == [[0.3, 0.5], [0.4], [0.48], [0.1]]

@@ -12,5 +12,5 @@ def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
     def words(_: object, key: str, title: str, description: str) -> str:
         return f"<p>{escape(title)} {escape(description)}</p>"
 
-    monkeypatch.setattr("jaxaudit.report.html.render.as_inline_svg", words)
-    monkeypatch.setattr("jaxaudit.report.html.render.with_default_style", lambda draw: None)
+    monkeypatch.setattr("jaxaudit.report.html.as_inline_svg", words)
+    monkeypatch.setattr("jaxaudit.report.html.with_default_style", lambda draw: None)

@@ -1,4 +1,4 @@
-"""Whatever the numbers: one verdict, decided once, that JSON, terminal, page and Markdown say in the same words.
+"""Whatever the numbers: one verdict, decided once, that JSON, terminal and page say in the same words.
 
 Results are drawn within their types, not measured, so that combinations come up that no data would make soon.
 """
@@ -42,7 +42,7 @@ from jaxaudit.audits.ks.result import Truth
 from jaxaudit.json_types import from_builtins
 from jaxaudit.metrics import SeedFloor, Separation, Usage
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS
-from jaxaudit.report import Run, as_markdown, part_of, report_html, run_kind, schema_of
+from jaxaudit.report import Run, part_of, report_html, run_kind, schema_of
 
 pytestmark = pytest.mark.usefixtures("no_charts")
 
@@ -193,12 +193,7 @@ def _judged_weights(value: dict[str, Any]) -> str:
 
 def page_of(run: Run[Any]) -> str:
     """The page's text."""
-    return Parsed(report_html([run])).text
-
-
-def markdown_of(run: Run[Any]) -> str:
-    """The Markdown's text, as it is shown."""
-    return " ".join(re.sub(r"\\(.)", r"\1", as_markdown(part_of(run))).split())
+    return Parsed(report_html(run)).text
 
 
 def many_weights(count: int) -> Run[Any]:
@@ -259,11 +254,10 @@ def said_once(run: Run[Any]) -> None:
     run = replace(run, result=from_builtins(kind.record, value))
     assert as_json(run) == value
     kind.check(run.result, run.arrays)
-    text, page, markdown, found = said(run), page_of(run), markdown_of(run), findings(value)
+    text, page, found = said(run), page_of(run), findings(value)
     for about, finding in found:
         assert f"{about}: {finding.verdict}. {finding.sentence}".removeprefix(": ") in text
         assert f"{finding.verdict} {finding.sentence}" in page
-        assert f"{about}: **{finding.verdict}**. {finding.sentence}".removeprefix(": ") in markdown
     answers = part_of(run).answers
     trusted = [(answer.about, *each) for answer in answers for each in answer.confidences]
     assert [answer.confidences[0][1] for answer in answers] == [finding.confidence for _, finding in found]
@@ -273,18 +267,15 @@ def said_once(run: Run[Any]) -> None:
         names = "" if len(whose) == len(found) else f" ({', '.join(whose)})"
         # A terminal does not say that nothing deserves no confidence.
         assert (f"{what}{names}: {each.word}. {each.why}" in text) == (each.word != "none")
-        assert f"- {what}{names}: {each.word}. {each.why}" in markdown
     failed = {
         (check.name, check.message) for _, finding in found for check in finding.checks if check.state == "failed"
     }
-    assert text.count("FAILED ") == page.count("✕ failed ") == markdown.count("- failed: ") == len(failed)
+    assert text.count("FAILED ") == page.count("✕ failed ") == len(failed)
     for name, message in failed:
         assert re.search(rf"FAILED {re.escape(name)}( \([^)]*\))?: {re.escape(message)}", text)
-        assert re.search(rf"- failed: {re.escape(name)}( \([^)]*\))?: {re.escape(message)}", markdown)
         assert re.search(rf"✕ failed {re.escape(name)}( \([^)]*\))? {re.escape(message)}", page)
     for _, finding in found:
         assert (finding.verdict == "inconclusive") or not any(each.state == "failed" for each in finding.checks)
         for words in (*finding.caveats, *finding.would_change):
             assert words in text
             assert words in page
-            assert words in markdown

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from fuzz.printed import check_bibliography, check_markdown
+from fuzz.printed import check_bibliography
 from support.cli_runs import jaxaudit
 from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.names import HOSTILE
@@ -24,7 +24,7 @@ from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.unlearn.inputs import FIELDS, make_methods
 from jaxaudit.errors import visible
 from jaxaudit.models import GPT, pure_module
-from jaxaudit.report import GLOSSARY, as_bibtex, bibliography, cited, escaped_markdown, in_full
+from jaxaudit.report import GLOSSARY, as_bibtex, bibliography, cited, in_full
 from jaxaudit.unlearning.method import papers_of
 
 METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack", "group_tests")
@@ -123,12 +123,6 @@ def test_a_partial_names_the_papers_of_its_settings():
     method = partial(partial(scrub, epochs=3), noise=Shuffle())
     assert papers_of(method) == "Kurmanji et al. 2023; Holm 1979"
     assert papers_of(partial(print)) == ""
-
-
-@pytest.mark.parametrize("text", ["www.example.org", "1. x", "2) x", "- x", "+ x", "---", "===", "-", "-0.5", "#1"])
-def test_a_name_at_the_beginning_of_a_line_is_a_name(text: str):
-    check_markdown(f"# A\n\n{escaped_markdown(text)}\n\nx\n{escaped_markdown(text)}\n")
-    check_markdown(f"# A\n\n- {escaped_markdown(text)}: x\n")
 
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "glossary.md"

@@ -35,7 +35,7 @@ def test_details_and_few_groups_have_every_group_once() -> None:
 
 
 def test_a_page_has_every_group_and_nobodys_name() -> None:
-    html = report_html([groups_run()])
+    html = report_html(groups_run())
     assert html.count("<td>remembered</td>") == USED
     assert html.count("<td>not found</td>") == GROUPS - USED
     assert "scores.csv 1" not in html

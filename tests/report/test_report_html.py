@@ -31,12 +31,11 @@ from jaxaudit.runs import claim_report, read_run, write_report
 
 @pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
-    """A page a kind of run, and one of several."""
-    alone = {kind: report_html([make()]) for kind, make in RUNS.items()}
-    return {**alone, "several": report_html([ks_run(), ks_run("b"), pdtp_run(), pdtp_run()])}
+    """A page a kind of run."""
+    return {kind: report_html(make()) for kind, make in RUNS.items()}
 
 
-@pytest.mark.parametrize("kind", [*RUNS, "several"])
+@pytest.mark.parametrize("kind", RUNS)
 def test_a_page_is_whole_and_holds_nothing_that_runs_or_fetches(pages: dict[str, str], kind: str):
     page = Parsed(pages[kind])
     assert pages[kind].startswith("<!DOCTYPE html>\n")
@@ -54,7 +53,7 @@ def test_a_page_is_whole_and_holds_nothing_that_runs_or_fetches(pages: dict[str,
     assert "url(" not in pages[kind].split("</style>")[0]
 
 
-@pytest.mark.parametrize("kind", [*RUNS, "several"])
+@pytest.mark.parametrize("kind", RUNS)
 def test_every_chart_is_named_and_its_numbers_are_in_a_table(pages: dict[str, str], kind: str):
     page = Parsed(pages[kind])
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
@@ -91,29 +90,23 @@ def test_a_page_has_every_section_and_the_numbers_of_its_run(pages: dict[str, st
     assert [each for each in words if each not in text] == []
 
 
-def test_several_runs_are_side_by_side(pages: dict[str, str]):
-    page = Parsed(pages["several"])
-    assert "Runs side by side" in page.text
-    assert [each["aria-label"] for each in page.all("article")] == ["a run (1)", "a run (2)", "b run (1)", "b run (2)"]
-
-
 def test_hashes_come_last(pages: dict[str, str]):
     for text in (Parsed(page).text for page in pages.values()):
         assert text.index("Glossary") < text.index("How to repeat the run") < (text + "blake2b").index("blake2b")
 
 
-def test_hostile_names_stay_text():
-    """In a page of every kind, also of several runs of one."""
-    notes = {kind: {"notes": (HOSTILE,)} for kind in ("efficacy", "unlearn")}
-    runs = [replace(make(HOSTILE, **notes.get(kind, {})), name=HOSTILE) for kind, make in RUNS.items()]
-    html = report_html([*runs, replace(ks_run(HOSTILE), name=HOSTILE), replace(pdtp_run(HOSTILE), name=HOSTILE)])
+@pytest.mark.parametrize("kind", RUNS)
+def test_hostile_names_stay_text(kind: str):
+    notes = {"notes": (HOSTILE,)} if kind in ("efficacy", "unlearn") else {}
+    run = replace(RUNS[kind](HOSTILE, **notes), name=HOSTILE)
+    html = report_html(run)
     page = Parsed(html)
     assert {tag for tag, _ in page.elements} <= ALLOWED
     assert not page.all("script")
     assert visible(HOSTILE) in page.text
     assert "\u202e" not in html
     assert "{{ 7*7 }}" in page.text
-    for text in (html, *map(shown, runs)):
+    for text in (html, shown(run)):
         assert not {c for c in text if not c.isprintable()} - {"\n"}
 
 
@@ -126,7 +119,7 @@ def test_the_same_run_gives_the_same_bytes(pages: dict[str, str]):
         "figure.dpi": 300,
     }
     with matplotlib.rc_context(own):
-        again = report_html([ks_run()])
+        again = report_html(ks_run())
         assert matplotlib.rcParams["axes.facecolor"] == "red"
     assert again == pages["ks"]
 
@@ -137,33 +130,27 @@ def test_a_file_of_json_is_shown_without_the_pictures_it_lacks(tmp_path):
     run = read_run(path)
     assert part_of(run).pictures == ()
     assert [picture.name for picture in part_of(ks_run()).pictures] == ["confidences-0", "confidences-1"]
-    assert "Has the target forgotten" in report_html([run])
-
-
-def test_how_many_runs_fit():
-    for runs in (0, 25):
-        with pytest.raises(InputError, match=rf"24.*{runs}"):
-            report_html([pdtp_run()] * runs)
+    assert "Has the target forgotten" in report_html(run)
 
 
 @pytest.mark.usefixtures("no_charts")
 def test_a_report_replaces_nothing_but_a_report(tmp_path):
     report, mine, run = tmp_path / "report.html", tmp_path / "mine.html", efficacy_run()
     mine.write_text("<!DOCTYPE html>\n<p>my own page</p>")
-    write_report(report, [run])
+    write_report(report, run)
     first = report.read_bytes()
     (tmp_path / "link.html").symlink_to("report.html")
     (tmp_path / "gone.html").symlink_to("nowhere")
     os.mkfifo(tmp_path / "channel.html")
     for name in ("mine.html", "link.html", "gone.html", "channel.html"):
-        for attempt in (claim_report, lambda path: write_report(path, [run])):
+        for attempt in (claim_report, lambda path: write_report(path, run)):
             with pytest.raises(InputError, match=name):
                 attempt(tmp_path / name)
     with pytest.raises(InputError, match="a device"):
         claim_report(Path(os.devnull))
     assert not stat.S_ISREG(os.stat(os.devnull).st_mode)
     (tmp_path / ".writing-report.html").symlink_to(mine)
-    write_report(report, [run])
+    write_report(report, run)
     assert report.read_bytes() == first
     assert "my own page" in mine.read_text()
     assert sorted(os.listdir(tmp_path)) == [
@@ -191,12 +178,11 @@ def test_where_a_report_cannot_be(tmp_path):
 
 def test_the_command(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    runs = [str(save(make(), tmp_path / make().name)) for make in (ks_run, pdtp_run)]
-    done = jaxaudit("report", *runs)
+    done = jaxaudit("report", str(save(pdtp_run(), tmp_path / "run")))
     assert done.code == 0, done.err
     assert done.out == ""
     assert "written: report.html" in done.err
-    assert len(Parsed((tmp_path / "report.html").read_text(encoding="utf-8")).all("article")) == 2
+    assert len(Parsed((tmp_path / "report.html").read_text(encoding="utf-8")).all("article")) == 1
     missing = jaxaudit("report", "nowhere")
     assert missing.code == 2
     assert missing.err.startswith("Error: nowhere does not exist")

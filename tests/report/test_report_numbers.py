@@ -76,11 +76,11 @@ def test_what_else_was_measured_is_on_the_page():
     assert (model["mean_gradient_norm"], model["accuracy"]) == (0.25, None)
     assert [record["similarity"] for record in result["records"]] == [{"mine": 0.5}, {"mine": -0.125}, {"mine": None}]
     assert audit.columns["similarity of mine"][1] == -0.125
-    page = Parsed(report_html([efficacy_run(audit=audit)])).text
+    page = Parsed(report_html(efficacy_run(audit=audit))).text
     for words in ("s = 2", "-0.125", "0.25"):
         assert words in page
     usual = efficacy_run(audit=efficacy_audit(judged, other))
-    assert "Log-likelihood" not in Parsed(report_html([usual])).text
+    assert "Log-likelihood" not in Parsed(report_html(usual)).text
 
 
 def test_the_records_that_are_listed_are_those_that_the_weights_fit_best():
@@ -163,7 +163,7 @@ def test_how_models_are_told_from_retrained_ones_is_in_every_output():
         "score": {"value": 0.1758, "low": 0.11, "high": 0.24},
     }
     assert mine["u_lira"] == {"value": 0.5625, "low": 0.5, "high": 0.625}
-    text, page = said(run), Parsed(report_html([run])).text
+    text, page = said(run), Parsed(report_html(run)).text
     for number in ("0.19", "0.12 to 0.25", "1.00", "0.94", "0.18", "0.11 to 0.24", "0.56", "0.50 to 0.62"):
         assert number in text
         assert number in page
@@ -209,7 +209,7 @@ def test_the_numbers_and_words_of_json():
 
 def test_every_number_is_in_json_on_the_terminal_and_on_the_page():
     run = unlearn_outputs_run("mine")
-    result, text, page = as_json(run), said(run), Parsed(report_html([run])).text
+    result, text, page = as_json(run), said(run), Parsed(report_html(run)).text
     jsonschema.validate(result, schema_of("unlearn_outputs"))
     assert schema_of("unlearn_outputs")["title"] == "jaxaudit unlearn --outputs"
     assert [method["name"] for method in result["methods"]] == ["retrained again", "original", "mine", "few"]

@@ -23,8 +23,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.json_types import from_builtins
 from jaxaudit.report import report_html, run_kind, schema_of
 from jaxaudit.runs import as_cell, read_run, record_files
-from jaxaudit.runs import saved as run_files
-from jaxaudit.runs.saved import Columns
+from jaxaudit.runs import directory as run_files
+from jaxaudit.runs.directory import Columns
 from jaxaudit.version import __version__
 
 
@@ -50,7 +50,7 @@ def test_a_run_comes_back_as_it_was(tmp_path, kind: str):
 
 
 def test_of_many_records_the_listed_ones_are_shown(tmp_path):
-    assert report_html([read_run(of_many(tmp_path / "run"))])
+    assert report_html(read_run(of_many(tmp_path / "run")))
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ WORDS = {
 _LISTS = re.compile(
     r"^\W*(index|record|place|set,place)\b|<th scope=\"col\"[^>]*>record</th>|^The \d+ .*(record|target)s", re.MULTILINE
 )
-"""The heading of a table with a row for each record, in CSV, on a terminal, in Markdown, on a page."""
+"""The heading of a table with a row for each record, in CSV, on a terminal, on a page."""
 
 
 def write_inputs(folder: Path) -> np.ndarray:

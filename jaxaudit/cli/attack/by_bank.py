@@ -20,9 +20,8 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.epsilon import auditing
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.directory import arrays
+from jaxaudit.runs.directory import arrays, record_files
 from jaxaudit.runs.provenance import describe_bank
-from jaxaudit.runs.saved import record_files
 
 
 def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:

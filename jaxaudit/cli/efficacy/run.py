@@ -43,8 +43,8 @@ from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.pretrained import TransformersClassifier
 from jaxaudit.models.restore import load_weights, name_weights
 from jaxaudit.report.kinds import recorded
+from jaxaudit.runs.directory import record_files
 from jaxaudit.runs.provenance import describe_examples
-from jaxaudit.runs.saved import record_files
 
 NAMES_SHOWN = 10
 RECORDS, CLASS = 1000, 3

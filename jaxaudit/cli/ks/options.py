@@ -205,7 +205,7 @@ class KSFlags(Seeded):
 def check_words(text: str) -> None:
     """Refuses a name of nothing that can be named."""
     # Imported here because most commands name nothing.
-    from jaxaudit.report.words import parse_name
+    from jaxaudit.report.kinds import parse_name
 
     parse_name(text)
 

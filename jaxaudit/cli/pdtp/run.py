@@ -19,7 +19,7 @@ from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import SOURCE
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
-from jaxaudit.runs.saved import record_files
+from jaxaudit.runs.directory import record_files
 
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:

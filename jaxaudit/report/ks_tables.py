@@ -1,10 +1,10 @@
-"""The tables of a `ks` run, how its numbers are shown, and what it compared, in words."""
+"""The tables of a `ks` run, those of groups included, how its numbers are shown, and what it compared, in words."""
 
 from collections.abc import Iterable, Sequence
 
-from jaxaudit.audits.ks.result import KSResult, Rates, TargetResult, TestResult, Usage
-from jaxaudit.audits.ks.tests_of_use.test import TONES
-from jaxaudit.audits.ks.tests_of_use.test import percent_text as fraction_text
+from jaxaudit.audits.finding import Tone
+from jaxaudit.audits.ks.result import GroupResult, KSResult, Rates, TargetResult, TestResult, Usage
+from jaxaudit.audits.ks.tests_of_use.test import TONES, percent_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
@@ -18,7 +18,7 @@ from jaxaudit.report.numbers import (
     span,
     two_decimals,
 )
-from jaxaudit.report.page import Column, PageTable, table_of
+from jaxaudit.report.page import Beside, Column, PageTable, table_of
 from jaxaudit.report.record import Run
 
 SETS = {
@@ -167,7 +167,7 @@ def fraction_interval(usage: Usage, to: str = "-", percent: str = "") -> str:
     if not usage.has_fraction:
         return UNKNOWN
     low, high = (f"{100 * end:.0f}" for end in (usage.fraction_low, usage.fraction_high))
-    return f"{fraction_text(usage.fraction, 0)} ({low}{to}{high}{percent})"
+    return f"{percent_text(usage.fraction, 0)} ({low}{to}{high}{percent})"
 
 
 def upper(usage: Usage) -> str:
@@ -189,7 +189,7 @@ def p_column(value: float | None) -> str:
 
 
 def percent_cell(value: float | None) -> str:
-    return "none" if value is None else fraction_text(value)
+    return "none" if value is None else percent_text(value)
 
 
 def _truth(target: TargetResult) -> str:
@@ -290,3 +290,63 @@ def _not_said(target: TargetResult) -> str:
     noun = "memory" if target.method == "deletion" else "use"
     less = f"less {noun}" if usage is None else f"{noun} of up to {at_most(usage.upper)}"
     return NOT_SAID[target.verdict].format(less=less)
+
+
+FOUND = ("remembered", "suspected")
+"""Verdicts on a group that `--fail-on` names."""
+TONES_OF_GROUPS: dict[str, Tone] = {"remembered": "bad", "suspected": "open", "inconclusive": "open"}
+EFFECT = (
+    "effect: how much more used the group's scores look than those it is compared with, in standard deviations of a "
+    "record."
+)
+SHARE = "share left: 0% is like models that never used the group, 100% like models that used it whole."
+MORE_THAN_ALL = "Above 100%: by chance, or the group looks more used than by models that used it whole."
+LESS_THAN_NONE = "Below 0%: by chance, or over-forgotten: the group looks less used than by models that never used it."
+NO_SHARE = "unknown: on this group, models that used it differ from models that did not by no more than chance."
+NUMBERED = (
+    "Groups are numbered from 1, in the order in which they first occur among query set, holdout and members. These "
+    "numbers (no.) are not your ids. Whose records a group has: look up the column group at its first query record, "
+    "counted from 1 without the header; of files that `jaxaudit deal` wrote, groups.csv beside them says "
+    "which of your records that number stands for."
+)
+
+
+def groups_beside(targets: Sequence[TargetResult], sets: ComparedSets) -> tuple[Beside, ...]:
+    """The finding on the groups of each target, with all of them, and how p-values are adjusted."""
+    findings = []
+    for target in targets:
+        if (grouping := target.grouping) is not None:
+            verdicts = {group.verdict for group in target.groups}
+            about = f"By group, {kind_of(target, sets)} {visible(target.name)}"
+            conditions = tuple(f"group-{verdict}" for verdict in FOUND if verdict in verdicts)
+            notes = *_columns(target.groups), NUMBERED, grouping.adjustment
+            findings.append(Beside(about, grouping.finding, conditions, _table(about, target.groups), notes))
+    return tuple(findings)
+
+
+def _table(title: str, groups: Sequence[GroupResult]) -> PageTable:
+    """Groups in 80 characters."""
+    columns: dict[str, Column] = {
+        "no.": ("name", str),
+        "first\nrecord": ("first", str),
+        "p (not\nused)": ("p_never", p_column),
+        "adjusted\n(Holm)": ("p_adjusted", p_column),
+        "adjusted\n(BH)": ("p_adjusted_bh", p_column),
+        "effect": lambda group: number_text(group.effect, 1),
+    }
+    if any(group.share is not None for group in groups):
+        columns["share\nleft"] = ("share", lambda share: UNKNOWN if share is None else percent_text(share, 0))
+    columns["verdict"] = ("verdict", str)
+    return table_of(title, groups, columns, ("verdict",), tones=TONES_OF_GROUPS)
+
+
+def _columns(groups: Sequence[GroupResult]) -> tuple[str, ...]:
+    """How to read the columns of these groups, as far as they have something that needs it."""
+    shares = [round(100 * group.share) for group in groups if group.share is not None]
+    return (
+        *([EFFECT] if any(group.effect is not None for group in groups) else ()),
+        *([SHARE] if shares else ()),
+        *([MORE_THAN_ALL] if max(shares, default=0) > 100 else ()),
+        *([LESS_THAN_NONE] if min(shares, default=0) < 0 else ()),
+        *([NO_SHARE] if shares and len(shares) < len(groups) else ()),
+    )

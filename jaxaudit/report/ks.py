@@ -1,22 +1,24 @@
-"""The content of a `ks` run for the terminal and the page."""
+"""The content of a `ks` run for the terminal and the page, and its chart: what three models say of the query set."""
 
 from collections.abc import Sequence
 
-from jaxaudit.audits.ks.result import KSResult, OwnNumbers, TargetResult, array_names, check_ks_result
+import numpy as np
+
+from jaxaudit.audits.ks.result import KSResult, OwnNumbers, TargetResult, array_names, check_ks_result, typical
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, at_most
-from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.ks.charts import confidences
-from jaxaudit.report.ks.groups import groups_beside
-from jaxaudit.report.ks.tables import (
+from jaxaudit.plots import charts as plot
+from jaxaudit.plots.style import chart
+from jaxaudit.report.kinds import Arrays, RunKind
+from jaxaudit.report.ks_tables import (
     P_NAMES,
     UNKNOWN,
     about,
     field_numbers,
     fractions,
-    kind_of,
+    groups_beside,
     percent_cell,
     questions_of,
     rates_cells,
@@ -27,8 +29,8 @@ from jaxaudit.report.ks.tables import (
     usage_of,
     verdicts,
 )
-from jaxaudit.report.numbers import ComparedSets, level_text, number_text, precise, sets_of, share, span
-from jaxaudit.report.page import Answer, DrawnShare, RunContent
+from jaxaudit.report.numbers import level_text, number_text, precise, sets_of, share, span
+from jaxaudit.report.page import Answer, DrawnShare, Picture, RunContent, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
@@ -68,7 +70,7 @@ def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
     return RunContent(
         "Has the target forgotten the query set?",
         about(sets, before=any(target.method == "deletion" for target in targets)),
-        tuple(answer_of(target, sets, result.level) for target in targets),
+        tuple(answer_of(target, result.level) for target in targets),
         (
             verdicts(targets, result.level),
             *([rates_cells(result.rates)] if result.rates else []),
@@ -212,7 +214,7 @@ WHY_RULE = (
 )
 
 
-def answer_of(target: TargetResult, sets: ComparedSets, level: float) -> Answer:
+def answer_of(target: TargetResult, level: float) -> Answer:
     """The answer about a target: the number of the test that decides, and apart from it what stands in no table."""
     facts = []
     for test in target.tests:
@@ -224,11 +226,9 @@ def answer_of(target: TargetResult, sets: ComparedSets, level: float) -> Answer:
         truth = target.truth
         facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
     usage, rho, deciding = usage_of(target, target.method), target.rho, test_of(target, target.method)
-    name, shown, between, alone, bar = "test", visible(deciding.title), "", "", None
+    name, shown, between, bar = "test", visible(deciding.title), "", None
     if usage is not None:
         name, shown = f"estimated {WORDING[usage.question].fraction}", UNKNOWN
-        if target.verdict == "forgotten":
-            alone = f"forgotten (at most {at_most(usage.upper)})"
         if usage.has_fraction:
             shown = percent_cell(usage.fraction)
             between = f"{percent_cell(usage.fraction_low)} to {percent_cell(usage.fraction_high)}"
@@ -245,11 +245,9 @@ def answer_of(target: TargetResult, sets: ComparedSets, level: float) -> Answer:
         shown,
         f"{between} ({level_text(level)} interval)" if between else "",
         tuple(facts),
-        alone,
         # Confidence in the used fraction, where that is not the one in the verdict.
         trust if trust and trust.word != target.finding.confidence.word else None,
         bar,
-        kind_of(target, sets),
     )
 
 
@@ -260,3 +258,36 @@ def rule_in_words(target: TargetResult) -> str:
     return (
         f"{target.paper_rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
     )
+
+
+SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
+
+
+def confidences(place: int, target: TargetResult, arrays: Arrays) -> tuple[Picture, ...]:
+    """Confidences of target number `place`; none without rho, or of a result that came without arrays."""
+    rho = target.rho
+    if not arrays or rho is None:
+        return ()
+    name, which, replicates = visible(target.name), typical(rho), len(rho.values)
+    samples = [arrays["query"][which], arrays[f"target_{place}"], arrays["calibration"][which]]
+    gap = plot.widest_gap_at(samples[0], samples[1])
+    distance, other = rho.distances[which], number_text(rho.calibration_distances[which])
+    places = [(f"{at:g}", at) for at in SAMPLED] + [(f"{gap.confidence:.8g} (widest gap)", gap.confidence)]
+    shares = {
+        role: plot.share_at_most(sample, np.array([at for _, at in places], sample.dtype))
+        for role, sample in zip(plot.ROLES, samples, strict=True)
+    }
+    columns = {
+        "confidence": ("1.0", str),
+        **{role: lambda row, values=values: f"{values[row[0]]:.4f}" for role, values in shares.items()},
+    }
+    picture = Picture(
+        f"confidences-{place}",
+        f"Confidences of {name}",
+        f"The gap is the distance of {name} from a query model; rho divides it by that of the calibration model "
+        f"({other}). Replicate {which + 1} of {replicates}, whose rho is nearest to the median. The axis spreads out "
+        "confidences close to 1.",
+        chart(lambda axes: plot.draw_confidences(axes, samples, gap, distance)),
+        table_of(f"Share of query records with at most this confidence, {name}", enumerate(places), columns),
+    )
+    return (picture,)

@@ -17,14 +17,14 @@ from support.tiny_learners import Convolved, learner
 
 from jaxaudit.attacks import learned
 from jaxaudit.audits import left_out
-from jaxaudit.ensemble import chunk, program, train
+from jaxaudit.ensemble import batches, chunk, train
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance, squared_grad_norms
 from jaxaudit.kernels.gradient_norms import directions
 from jaxaudit.learners import network
 from jaxaudit.models import LiuCNN, ViT
 
 KEYS = jax.random.split(jax.random.key(3), 3)
-INIT: Any = inspect.unwrap(program.init_chunk)
+INIT: Any = inspect.unwrap(batches.init_chunk)
 HOST = re.compile(r"callback|lapack|cpu|eigen", re.IGNORECASE)
 """In the name of what a program calls: it is there on a CPU alone."""
 
@@ -40,7 +40,7 @@ def whole(*shape: int) -> jax.ShapeDtypeStruct:
 def a_block(one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Three models' minibatches of four records, as `fit_many` has them trained."""
     states = jax.eval_shape(partial(INIT, one), KEYS)
-    run = partial(program.run_block, one, shared=False, uneven=False)
+    run = partial(batches.run_block, one, shared=False, uneven=False)
     arrays = words(9, *shape), whole(9), whole(2, 3, 4), words(2, 3, 4)
     return lambda states, inputs, labels, indices, weights: run(
         states, (KEYS, 0, 0), inputs, labels, indices, weights, 0, 2

@@ -15,11 +15,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from jaxaudit.ensemble.checkpoint import call_directory
-from jaxaudit.ensemble.chunk import Results
+from jaxaudit.ensemble.batches import DISPATCH
+from jaxaudit.ensemble.chunk import Results, call_directory
 from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
-from jaxaudit.ensemble.program import DISPATCH
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners.stepped import epoch_bits, init_key, traced_batches
 from jaxaudit.models import RUN_ONCE

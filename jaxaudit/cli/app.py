@@ -55,12 +55,12 @@ class OfSets(typer.core.TyperCommand):
     """A command that says where sets stand, if an option is taken to be one of them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        role = next((word for word in args if word.startswith(("--holdout", "--members"))), "")
+        role = next((word for word in args if word.startswith(("--holdout", "--members"))), "").partition("=")[0]
         flags = [flag for parameter in self.params for flag in parameter.opts]
-        if role.partition("=")[0] not in flags and role and "--deal" in flags:
+        if role and role not in flags and "--deal" in flags:
             raise InputError(
-                f"{role.partition('=')[0]}: sets stand in one folder, --deal FOLDER, with query.*, holdout.* and "
-                "members.*; what a model says of all of them is one --target."
+                f"{role}: sets stand in one folder, --deal FOLDER, with query.*, holdout.* and members.*; what a model "
+                "says of all of them is one --target."
             )
         return super().parse_args(ctx, args)
 

@@ -131,23 +131,8 @@ class EstimatorParameters:
 
 
 @dataclass(frozen=True)
-class Machines:
-    """Options of who trains. They affect no number."""
-
-    workers: str | None = option(
-        "Who trains: a number of processes of this machine, one per GPU or sharing its cores; ray, a Ray cluster (that "
-        "of RAY_ADDRESS, else a Ray of this machine), or ray://HOST:PORT, one worker per GPU or per core; 4@ray, or "
-        "4@ray://HOST:PORT, so many workers of the cluster. [default: this process]",
-        metavar="N|[N@]ray[://HOST:PORT]",
-        check=parse_workers,
-        decides=False,
-        of=TRAINED_HERE,
-    )
-
-
-@dataclass(frozen=True)
-class RecipeFlags(Machines):
-    """How a network is trained."""
+class RecipeFlags:
+    """How a network is trained, and by whom."""
 
     epochs: int | None = training_option("Training epochs. [default of shadow models: 15]", minimum=1, maximum=MOST)
     batch_size: int = recipe_option("Batch size.", default=64, minimum=1, maximum=MOST)
@@ -196,6 +181,16 @@ class RecipeFlags(Machines):
         minimum=1,
         maximum=MOST,
         of=ModelSource.TRAINING | ModelSource.BAYES,
+    )
+    # Affects no number.
+    workers: str | None = option(
+        "Who trains: a number of processes of this machine, one per GPU or sharing its cores; ray, a Ray cluster (that "
+        "of RAY_ADDRESS, else a Ray of this machine), or ray://HOST:PORT, one worker per GPU or per core; 4@ray, or "
+        "4@ray://HOST:PORT, so many workers of the cluster. [default: this process]",
+        metavar="N|[N@]ray[://HOST:PORT]",
+        check=parse_workers,
+        decides=False,
+        of=TRAINED_HERE,
     )
 
     def check(self) -> None:
@@ -307,16 +302,6 @@ class ShadowNetwork(TextNetwork, Network):
     )
 
 
-@dataclass(frozen=True)
-class ShadowRecipe(RecipeFlags):
-    """How the shadow models are trained."""
-
-    @property
-    def duration(self) -> str:
-        """How long a model is trained, in words."""
-        return f"{self.epochs} epochs each"
-
-
 def effort_of_plan(reduced: str) -> Any:
     """`--effort`, as a field; `reduced` are the words for what a plan leaves out, in that order."""
     return training_option(
@@ -333,12 +318,7 @@ def bank_of_shadows(help: str) -> Any:
 
 
 def named_sets(data: Any) -> "NamedSets":
-    """The sets that the options name; none may be missing but a query set that the command has an embedded one for.
-
-    Raises:
-        InputError: the folder of `--deal` is none, or `--query` or `--calibration` names a set that it has; or as
-            `open_folder`.
-    """
+    """The sets that the options name; none may be missing but a query set that the command has an embedded one for."""
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role, Sets
     from jaxaudit.data.paths import exists

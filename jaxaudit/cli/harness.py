@@ -13,11 +13,13 @@ import os
 import re
 import stat
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -34,10 +36,13 @@ from jaxaudit.cli.options import (
     refuse_without_effect,
 )
 from jaxaudit.cli.parameters import as_parameters
+from jaxaudit.cli.parsers import parse_workers
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Job, Outcome, Summary
-from jaxaudit.cli.workers import before_jax, crew
 from jaxaudit.errors import InputError, InputErrors
+
+if TYPE_CHECKING:
+    from jaxaudit.ensemble.workers import Pulling
 
 
 @dataclass(frozen=True)
@@ -273,3 +278,46 @@ def _mode(path: str | Path) -> int | None:
         return os.stat(os.path.expanduser(path)).st_mode
     except (OSError, ValueError):
         return None
+
+
+def before_jax(recipe: RecipeFlags | None) -> None:
+    """Preparations that must precede JAX's initialisation of devices.
+
+    With workers this process uses one GPU, as each worker does, and does not preallocate memory. A Ray of this machine
+    is started by forking, which a process with initialised JAX devices does not survive.
+    """
+    if recipe is None or recipe.workers is None:
+        return
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+
+    # The first GPU that CUDA sees; workers, and a Ray started by this process, still see all.
+    jax.config.update("jax_cuda_visible_devices", "0")
+    _, cluster = parse_workers(recipe.workers)
+    if cluster is not None:
+        from jaxaudit.ensemble.workers import connect
+
+        connect(_address(cluster))
+
+
+@contextmanager
+def crew(recipe: RecipeFlags | None) -> "Iterator[Pulling | None]":
+    """The workers within this context, or None if this process trains; their failures are printed on stderr, and all
+    end with the context.
+    """
+    if recipe is None or recipe.workers is None:
+        yield None
+        return
+    from jaxaudit.ensemble import LocalWorkers, RayWorkers
+
+    count, cluster = parse_workers(recipe.workers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = lambda message, *_, **__: say(str(message))
+        with LocalWorkers(count or 1) if cluster is None else RayWorkers(_address(cluster), count) as workers:
+            yield workers
+
+
+def _address(cluster: str) -> str | None:
+    """The address of Ray's client server; None for the cluster of `RAY_ADDRESS`, or a Ray of this machine."""
+    return None if cluster == "ray" else cluster

@@ -148,11 +148,6 @@ def bank_option(help: str, *flags: str, **declared: Any) -> Any:
     return option(help, *flags, of=ModelSource.BANK, **declared)
 
 
-def outputs_option(help: str, *flags: str, **declared: Any) -> Any:
-    """An option for models that were trained and unlearned elsewhere."""
-    return option(help, *flags, of=ModelSource.OUTPUTS, **declared)
-
-
 def group(panel: str, default: Any, of: ModelSource = EVERY_SOURCE) -> Any:
     """A field of a command's options: a group with its defaults, under this heading in the help.
 

@@ -65,9 +65,6 @@ def recipe_words(texts: Sequence[str]) -> dict[str, Any]:
     """The values by their names, from `NAME=VALUE` and files of such lines in TOML.
 
     Of a name that is given twice the later value counts, and a word more than a file.
-
-    Raises:
-        InputError: a text is neither, or a file cannot be read.
     """
     words = [text.partition("=") for text in texts if not _is_file(text)]
     bare = next((name for name, equals, _ in words if not equals), None)
@@ -80,11 +77,7 @@ def recipe_words(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> dict[str, Any]:
-    """The values of these settings, by the names of their fields; see `recipe_words`.
-
-    Raises:
-        InputError: a setting is unknown or of another kind.
-    """
+    """The values of these settings, by the names of their fields; see `recipe_words`."""
     fields_by_setting = {field.setting: field for field in settings}
     values: dict[str, Any] = {}
     for name, value in words.items():

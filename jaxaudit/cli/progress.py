@@ -211,10 +211,6 @@ def lasting_work(out: Path | None, elsewhere: Callable[[], str] | None = None) -
 
     Work is stored in `out/unfinished`. If the command ends early, it stays there if any model was stored. A command
     that stores its work itself describes it in words by `elsewhere`.
-
-    Raises:
-        InputError: `out` exists, is in use, cannot be written, or contains the unfinished work of another run.
-        Interrupted: for a KeyboardInterrupt, after a line about what was kept.
     """
     if out is not None:
         from jaxaudit.runs.directory import claim

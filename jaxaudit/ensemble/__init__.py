@@ -4,8 +4,8 @@ The host plans (chunks, models a batch, cost, devices, workers); the device trai
 """
 
 from jaxaudit.ensemble.batches import form_of as form_of
-from jaxaudit.ensemble.checkpoint import kept_models as kept_models
-from jaxaudit.ensemble.checkpoint import kept_models_per_batch as kept_models_per_batch
+from jaxaudit.ensemble.chunk import kept_models as kept_models
+from jaxaudit.ensemble.chunk import kept_models_per_batch as kept_models_per_batch
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION as DEFAULT_EXECUTION
 from jaxaudit.ensemble.execution import Execution as Execution
 from jaxaudit.ensemble.execution import Executor as Executor
@@ -13,8 +13,8 @@ from jaxaudit.ensemble.execution import Progress as Progress
 from jaxaudit.ensemble.execution import StepCost as StepCost
 from jaxaudit.ensemble.execution import count_step as count_step
 from jaxaudit.ensemble.execution import usual_models_per_batch as usual_models_per_batch
-from jaxaudit.ensemble.local_workers import LocalWorkers as LocalWorkers
-from jaxaudit.ensemble.ray_workers import RayWorkers as RayWorkers
 from jaxaudit.ensemble.train import fit_many as fit_many
 from jaxaudit.ensemble.train import log_probs_many as log_probs_many
 from jaxaudit.ensemble.train import measure_models_per_batch as measure_models_per_batch
+from jaxaudit.ensemble.workers import LocalWorkers as LocalWorkers
+from jaxaudit.ensemble.workers import RayWorkers as RayWorkers

@@ -1,32 +1,196 @@
-"""A chunk of models: the inputs that determine them, their training, in this process or in a worker, and its results.
+"""A chunk of models: what determines them, their training, here or in a worker, and its results, also on disk.
 
 A CPU trains a convolutional network with a call per step from the host: XLA compiles a convolution inside a loop to
 code that is 15 to 25 times slower than outside (jax issue 12868). Each step is three programs (gradient, parameters,
 optimiser state), because a single one would copy the optimiser's arrays before overwriting them: 51 ms a step instead
 of 29 ms for Liu's 6.4M parameters (two CPU cores, jax 0.10.2).
+
+From finished chunks on disk a stopped training resumes:
+
+    checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.npz
+
+A call is identified by its keys, membership, pool and devices. Its learner and `summarize` are functions, which have no
+digest; the command line keeps the identity of a run beside its chunks (`runs/unfinished.py`). A file starts with a
+digest of the rest, so a damaged file is never used. Orbax is not used: its checkpoint is a folder that cannot be
+replaced atomically, and it does not detect flipped bits.
 """
 
+import hashlib
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Int, Key, Real
 
-from jaxaudit.ensemble import checkpoint
-from jaxaudit.ensemble.batches import StepBlock, place_block, step_blocks
+from jaxaudit.data.paths import DRAFT, open_regular, whole_file
+from jaxaudit.ensemble.batches import (
+    DISPATCH,
+    StepBlock,
+    When,
+    init_chunk,
+    place_block,
+    place_models,
+    run_block,
+    step_blocks,
+)
 from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
-from jaxaudit.ensemble.program import DISPATCH, When, init_chunk, place_models, run_block
 from jaxaudit.errors import InputError
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
 from jaxaudit.learners.stepped import moment_of
 from jaxaudit.membership import AllBut, Membership
+
+PLAIN = "biufc"
+"""The kinds of NumPy dtypes that a .npz file stores without loss."""
+DIGEST_BYTES = 16
+
+
+def call_directory(
+    checkpoints: Path, keys: Key[Array, " models"], membership: Membership | AllBut, *pool: Array | np.ndarray
+) -> Path:
+    """The folder in `checkpoints` for the chunks of one call, on this process's kind and number of devices. `pool`:
+    inputs and labels.
+    """
+    devices, rows = jax.local_devices(), membership.left_out if isinstance(membership, AllBut) else membership
+    return checkpoints / digest_of(f"{devices[0].device_kind} {len(devices)}", jax.random.key_data(keys), rows, *pool)
+
+
+def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
+    """A digest of text and arrays (values, types and shapes): 32 hexadecimal digits."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for array in arrays:
+        host = np.ascontiguousarray(array)
+        digest.update(f"{host.dtype}{host.shape}".encode())
+        digest.update(host.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def kept_models_per_batch(
+    keys: Key[Array, " models"],
+    membership: Membership | AllBut,
+    inputs: Real[Array | np.ndarray, "examples ..."],
+    labels: Int[Array | np.ndarray, " examples"],
+    checkpoints: Path,
+) -> int | None:
+    """The models per batch of the finished chunks that `checkpoints` has of a call of `fit_many` with these arguments.
+
+    None if there are no such chunks.
+    """
+    return models_per_batch_of(call_directory(checkpoints, keys, membership, inputs, labels))
+
+
+def models_per_batch_of(directory: Path) -> int | None:
+    """The most frequent models per batch of a call's chunks; None without chunks."""
+    numbers = [path.name.partition("-")[0] for path in directory.glob("*-*")]
+    counts = Counter(int(number) for number in numbers if number.isdecimal() and int(number))
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def kept_models(checkpoints: Path) -> int:
+    """How many trained models `checkpoints` holds, over all calls; damaged chunks count as empty."""
+    return sum(map(_models_of, checkpoints.glob("*/*-*.npz")))
+
+
+def chunk_path(directory: Path, models_per_batch: int, rows: Int[np.ndarray, " rows"]) -> Path:
+    return (
+        directory
+        / f"{models_per_batch}-{hashlib.blake2b(rows.astype('<i8').tobytes(), digest_size=16).hexdigest()}.npz"
+    )
+
+
+def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> None:
+    """Writes a chunk's result, completely or not at all; where the disk cannot be written, warns (a RuntimeWarning), so
+    that training continues. A result that is not arrays of plain numbers is an `InputError`.
+    """
+    is_tuple = type(tree) is tuple
+    leaves = tree if is_tuple else (tree,)
+    _refuse_unkept(leaves)
+    arrays = {"rows": rows, "is_tuple": np.array(is_tuple), **{str(at): leaf for at, leaf in enumerate(leaves)}}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The file is not flushed to the disk; its digest reveals damage by a power failure.
+        with whole_file(path, lasting=False) as file:
+            file.write(bytes(DIGEST_BYTES))
+            np.savez(file, allow_pickle=False, **arrays)
+            digest = _digest_of_rest(file)
+            file.seek(0)
+            file.write(digest)
+    except OSError as error:
+        warnings.warn(
+            f"trained models cannot be kept in {path.parent} ({error.strerror}): training continues, but a run that is "
+            "stopped loses them.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
+    """The result kept for these rows, bit for bit; None if the file is missing, damaged, or of other rows."""
+    try:
+        with open_regular(path, links=False) as file:
+            if file.read(DIGEST_BYTES) != _digest_of_rest(file):
+                return None
+            file.seek(DIGEST_BYTES)
+            with np.load(file, allow_pickle=False) as archive:
+                members = archive.zip.infolist()
+                # Members must be uncompressed and must not overlap, so that arrays are no larger than the file.
+                if any(m.compress_type for m in members) or sum(m.file_size for m in members) > path.stat().st_size:
+                    return None
+                rows_kept, is_tuple, *leaves = (archive[name] for name in archive.files)
+        if not np.array_equal(rows_kept, rows):
+            return None
+        return tuple(leaves) if is_tuple else leaves[0]
+    except Exception:  # whatever is wrong with a file: the chunk is trained again
+        return None
+
+
+def _digest_of_rest(file: IO[bytes]) -> bytes:
+    file.seek(DIGEST_BYTES)
+    return hashlib.file_digest(cast(Any, file), lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).digest()
+
+
+def drop_drafts(directory: Path) -> None:
+    """Removes incomplete files that killed processes left in a call's folder; failures are ignored."""
+    with suppress(OSError):
+        for draft in directory.glob(f"{DRAFT}*"):
+            draft.unlink(missing_ok=True)
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether `leaf` is an array of random keys, which NumPy cannot store."""
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def as_plain(leaf: Any) -> np.ndarray:
+    """A leaf as an array that a .npz file can store: keys as their data, other types as integers of the same bytes."""
+    host = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+    return host if host.dtype.kind in PLAIN else host.view(f"u{host.dtype.itemsize}")
+
+
+def _models_of(path: Path) -> int:
+    with suppress(Exception), open_regular(path, links=False) as file:
+        file.seek(DIGEST_BYTES)
+        with np.load(file, allow_pickle=False) as archive:
+            return len(archive["rows"])
+    return 0
+
+
+def _refuse_unkept(leaves: Sequence[Any]) -> None:
+    for leaf in leaves:
+        if not isinstance(leaf, np.ndarray) or leaf.dtype.kind not in PLAIN:
+            kind_of_leaf = leaf.dtype.name if isinstance(leaf, np.ndarray) else type(leaf).__name__
+            raise InputError(
+                f"`summarize` returned {kind_of_leaf}, but only arrays of plain numbers can be kept in `checkpoints`; "
+                "return an array or a plain tuple of arrays."
+            )
 
 
 def steps_from_host(learner: SteppedLearner) -> bool:
@@ -217,7 +381,7 @@ def summarized(
     """The row numbers of a chunk and its results, on the host, without the copies that pad the chunk."""
     tree = params if summarize is None else summarize(params, rows)
     rows, first = np.unique(rows, return_index=True)
-    return rows, jax.tree.map(lambda leaf: leaf[first] if checkpoint.is_key(leaf) else np.asarray(leaf)[first], tree)
+    return rows, jax.tree.map(lambda leaf: leaf[first] if is_key(leaf) else np.asarray(leaf)[first], tree)
 
 
 class Results:
@@ -228,14 +392,14 @@ class Results:
     def __init__(self, summarize: Summarize | None, directory: Path | None) -> None:
         self.summarize, self.directory = summarize, directory
         if directory is not None:
-            checkpoint.drop_drafts(directory)
-        self.models_per_batch = directory and checkpoint.models_per_batch_of(directory)
+            drop_drafts(directory)
+        self.models_per_batch = directory and models_per_batch_of(directory)
         self.chunks: list[tuple[np.ndarray, Any]] = []
 
     def restore(self, models_per_batch: int, rows: np.ndarray) -> bool:
         """Reads the chunk with these rows from the directory; returns whether it was there."""
         path, rows = self._path(models_per_batch, rows), np.unique(rows)
-        tree = path and checkpoint.read_chunk(path, rows)
+        tree = path and read_chunk(path, rows)
         if tree is not None:
             self.chunks.append((rows, tree))
         return tree is not None
@@ -247,7 +411,7 @@ class Results:
         """Adds the result of `summarized` for a chunk; `filled` are its rows with the copies that pad it."""
         path = self._path(models_per_batch, filled)
         if path is not None:
-            checkpoint.write_chunk(path, rows, tree)
+            write_chunk(path, rows, tree)
         self.chunks.append((rows, tree))
 
     def folder(self) -> Path | None:
@@ -264,8 +428,8 @@ class Results:
         return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in self.chunks])
 
     def _path(self, models_per_batch: int, rows: np.ndarray) -> Path | None:
-        return self.directory and checkpoint.chunk_path(self.directory, models_per_batch, np.unique(rows))
+        return self.directory and chunk_path(self.directory, models_per_batch, np.unique(rows))
 
 
 def _concatenate(leaves: tuple[Any, ...]) -> Any:
-    return jnp.concatenate(leaves) if checkpoint.is_key(leaves[0]) else np.concatenate(leaves)
+    return jnp.concatenate(leaves) if is_key(leaves[0]) else np.concatenate(leaves)

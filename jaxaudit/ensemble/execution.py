@@ -148,14 +148,12 @@ class StepCost(NamedTuple):
         record: operations to evaluate one model on one record.
         step_bytes: bytes of all arrays that a model-step computes; at most a few parts of them exist at a time.
         equations: operations on arrays in the step's program; compiling takes as long.
-        argument_bytes: bytes of a model's training state, and of a minibatch.
     """
 
     step: float
     record: float
     step_bytes: int
     equations: int = 0
-    argument_bytes: int = 0
 
 
 def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) -> StepCost:

@@ -20,9 +20,8 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.data.memory import free_memory_bytes
-from jaxaudit.ensemble.batches import Tables, place_block
+from jaxaudit.ensemble.batches import DISPATCH, Tables, init_chunk, place_block, place_models, run_block
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks
-from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import FormedLearner, SteppedLearner
 from jaxaudit.learners.stepped import moment_of
@@ -44,21 +43,18 @@ def bytes_of_state(learner: SteppedLearner, key: Key[Array, ""]) -> int:
 
 class StepProgram(NamedTuple):
     """The program of one model's step, before it is compiled: bytes of all arrays that it computes, however the
-    compiler fuses them (at least 1); operations on arrays, with every branch (compiling takes as long); bytes of a
-    model's training state and of a minibatch.
+    compiler fuses them (at least 1); operations on arrays, with every branch (compiling takes as long).
     """
 
     written: int
     equations: int
-    arguments: int
 
 
 def step_program(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> StepProgram:
     """The size of one model's step; `inputs` and `labels` are all records, of which the step takes a minibatch."""
     traced = jax.make_jaxpr(lambda state, *batch: learner.update(state, *learner.gradient(state, *batch)))
     program = traced(*_step_arguments(learner, key, inputs, labels)).jaxpr
-    arguments = sum(_bytes(variable.aval) for variable in program.invars)
-    return StepProgram(max(1, _written(program)), _equations(program), arguments)
+    return StepProgram(max(1, _written(program)), _equations(program))
 
 
 def step_operations(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> float:

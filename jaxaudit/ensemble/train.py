@@ -22,9 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key, Real
 
-from jaxaudit.ensemble.batches import with_decided_form
-from jaxaudit.ensemble.checkpoint import call_directory
-from jaxaudit.ensemble.chunk import Chunk, Results, Summarize, steps_from_host, train_chunk
+from jaxaudit.ensemble.batches import place_pool, with_decided_form
+from jaxaudit.ensemble.chunk import Chunk, Results, Summarize, call_directory, steps_from_host, train_chunk
 from jaxaudit.ensemble.concurrency import (
     ChunkGroup,
     Machine,
@@ -38,7 +37,6 @@ from jaxaudit.ensemble.concurrency import (
 )
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, Progress
 from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
-from jaxaudit.ensemble.program import place_pool
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner

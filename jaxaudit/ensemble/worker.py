@@ -23,10 +23,9 @@ import numpy as np
 from filelock import FileLock
 from jaxtyping import Array
 
-from jaxaudit.ensemble.checkpoint import digest_of
-from jaxaudit.ensemble.chunk import Chunk, Summarize, summarized, train_chunk
+from jaxaudit.ensemble.batches import place_pool
+from jaxaudit.ensemble.chunk import Chunk, Summarize, digest_of, summarized, train_chunk
 from jaxaudit.ensemble.concurrency import Machine, this_machine
-from jaxaudit.ensemble.program import place_pool
 from jaxaudit.errors import InputError, first_line, writing
 from jaxaudit.learners.learner import Learner
 

@@ -135,9 +135,6 @@ LONGEST = 100
 def parse_name(text: str) -> tuple[str, str]:
     """The thing and its name, of `query=our 1,200 customers`.
 
-    Raises:
-        InputError: there is no such thing, or its name is empty, too long or of several lines.
-
     >>> parse_name("target=the supplier's churn model")
     ('target', "the supplier's churn model")
     """

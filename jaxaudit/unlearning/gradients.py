@@ -4,21 +4,101 @@ Kurmanji, Triantafillou, Hayes & Triantafillou (2023), "Towards unbounded machin
 but SCRUB has a stopping rule, whose variant that rewinds needs a validation set and is not implemented: too few steps
 forget nothing, and too many of ascent ruin the model. The network is in evaluation mode: no dropout, no augmentation,
 fixed running statistics. On a CPU, XLA is slow for convolutional networks in these loops.
+
+Methods are jitted and vmapped over forget sets, so no array may have the size of a set. A pass over the forget set or
+the remaining records has as many steps as all records would need; the loop ends after those of the set, and padding has
+weight 0.
 """
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import check_ranges
 from jaxaudit.learners.learner import Inputs, Labels
+from jaxaudit.learners.stepped import traced_batches
 from jaxaudit.randomness import stream
-from jaxaudit.unlearning import passes
-from jaxaudit.unlearning.method import Chosen, LogProbs, cites, refuse_without_classes
+from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label, refuse_without_classes
+
+EPOCHS, LEARNING_RATE, BATCH_SIZE = 10, 0.01, 64
+ADAMW_RATE = 2e-4
+"""The learning rate of methods whose optimiser is AdamW."""
+Rule = Callable[[float], optax.GradientTransformation]
+"""An optimiser, as a function of its learning rate."""
+adamw = partial(optax.adamw, weight_decay=0.01)
+"""AdamW as in the papers on language models."""
+
+
+class Minibatch(NamedTuple):
+    """The indices of a minibatch's records in the training set, and their weights: 0 for padding."""
+
+    records: Int[Array, " batch"]
+    weights: Float[Array, " batch"]
+
+
+class Pass(NamedTuple):
+    """One pass over a set of records in random order: its first `steps` minibatches; the others have weight 0."""
+
+    minibatches: Minibatch
+    steps: Int[Array, ""]
+
+    def __getitem__(self, step: Any) -> Minibatch:
+        """The minibatch of this step; steps after the last one start again from the first."""
+        place = step % jnp.maximum(self.steps, 1)
+        return Minibatch(*(array[place] for array in self.minibatches))
+
+
+def one_pass(key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Chosen, batch_size: int) -> Pass:
+    """A pass over every chosen record, in a random order that key and epoch determine."""
+    bits = jax.random.bits(jax.random.fold_in(key, epoch), chosen.shape, jnp.uint32)
+    # As networks take minibatches whose records touch one another: of members alone.
+    minibatches = traced_batches(bits, chosen, batch_size, batch_coupled=True)
+    return Pass(Minibatch(*minibatches), -(-jnp.sum(chosen) // batch_size))
+
+
+def each_step(over: Pass, step: Callable[[Int[Array, ""], Minibatch, Any], Any], state: Any) -> Any:
+    """The state after `step(number, minibatch, state)` for every minibatch of a pass."""
+    return lax.fori_loop(0, over.steps, lambda number, now: step(number, over[number], now), state)
+
+
+def tokens(inputs: Inputs) -> Float[Array, " n"]:
+    """How many tokens of each record its log-likelihood is the mean of (`jaxaudit.data.sequences`); 1 for a class."""
+    if not jnp.issubdtype(inputs.dtype, jnp.integer):
+        return jnp.ones(len(inputs))
+    return jnp.sum(inputs[:, 1:] >= 0, axis=1).astype(jnp.float32)
+
+
+def cross_entropy(log_probs: LogProbs, inputs: Inputs, labels: Labels) -> Callable[[Any, Minibatch], Float[Array, ""]]:
+    """`(params, minibatch) -> mean of -log p(label)`, in nats."""
+
+    def loss(params: Any, minibatch: Minibatch) -> Float[Array, ""]:
+        records = minibatch.records
+        return -weighted_mean(of_label(log_probs)(params, inputs[records], labels[records]), minibatch)
+
+    return loss
+
+
+def weighted_mean(values: Float[Array, " batch"], minibatch: Minibatch) -> Float[Array, ""]:
+    """The weighted mean over a minibatch, which leaves out padding."""
+    return jnp.sum(minibatch.weights * values) / jnp.maximum(jnp.sum(minibatch.weights), 1)
+
+
+def descended(params: Any, gradient: Any, learning_rate: float | Float[Array, ""]) -> Any:
+    """The parameters after a step of plain gradient descent."""
+    return jax.tree.map(lambda leaf, slope: leaf - (learning_rate * slope).astype(leaf.dtype), params, gradient)
+
+
+def check_numbers(epochs: int, learning_rate: float, batch_size: int) -> None:
+    """Refuses a recipe with numbers that are out of range."""
+    check_ranges("[1, inf)", epochs=epochs, batch_size=batch_size)
+    check_ranges("(0, inf)", learning_rate=learning_rate)
+
 
 BETA = 0.95
 """The weight beta in the authors' code."""
@@ -35,9 +115,9 @@ def fine_tune(
     labels: Labels,
     forget: Chosen,
     *,
-    epochs: int = passes.EPOCHS,
-    learning_rate: float = passes.LEARNING_RATE,
-    batch_size: int = passes.BATCH_SIZE,
+    epochs: int = EPOCHS,
+    learning_rate: float = LEARNING_RATE,
+    batch_size: int = BATCH_SIZE,
 ) -> Any:
     """Fine-tuning: trains on the remaining records only, theta <- theta - rate * grad L_remain.
 
@@ -56,9 +136,9 @@ def gradient_ascent(
     labels: Labels,
     forget: Chosen,
     *,
-    epochs: int = passes.EPOCHS,
+    epochs: int = EPOCHS,
     learning_rate: float = ASCENT_RATE,
-    batch_size: int = passes.BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
 ) -> Any:
     """Gradient ascent on the loss of the forget set: theta <- theta + rate * grad L_forget.
 
@@ -78,29 +158,29 @@ def negative_gradient(
     forget: Chosen,
     *,
     beta: float = BETA,
-    epochs: int = passes.EPOCHS,
-    learning_rate: float = passes.LEARNING_RATE,
-    batch_size: int = passes.BATCH_SIZE,
+    epochs: int = EPOCHS,
+    learning_rate: float = LEARNING_RATE,
+    batch_size: int = BATCH_SIZE,
 ) -> Any:
     """NegGrad+: theta <- theta - rate * grad (beta L_remain - (1 - beta) L_forget).
 
     A step has a minibatch of remaining records and one of the forget set, of `batch_size` records each. An epoch is a
     pass over the remaining records; the forget set is repeated as often as needed. With `beta` 1 it is `fine_tune`.
     """
-    passes.check_numbers(epochs, learning_rate, batch_size)
+    check_numbers(epochs, learning_rate, batch_size)
     check_ranges("[0, 1]", beta=beta)
-    loss = passes.cross_entropy(log_probs, inputs, labels)
+    loss = cross_entropy(log_probs, inputs, labels)
 
-    def weighed(params: Any, remaining: passes.Minibatch, forgotten: passes.Minibatch) -> Float[Array, ""]:
+    def weighed(params: Any, remaining: Minibatch, forgotten: Minibatch) -> Float[Array, ""]:
         return beta * loss(params, remaining) - (1 - beta) * loss(params, forgotten)
 
     def epoch(number: Any, params: Any) -> Any:
-        forgotten = passes.one_pass(stream(key, "forget"), number, forget, batch_size)
+        forgotten = one_pass(stream(key, "forget"), number, forget, batch_size)
 
-        def step(place: Any, remaining: passes.Minibatch, params: Any) -> Any:
-            return passes.descended(params, jax.grad(weighed)(params, remaining, forgotten[place]), learning_rate)
+        def step(place: Any, remaining: Minibatch, params: Any) -> Any:
+            return descended(params, jax.grad(weighed)(params, remaining, forgotten[place]), learning_rate)
 
-        return passes.each_step(passes.one_pass(stream(key, "pass"), number, ~forget, batch_size), step, params)
+        return each_step(one_pass(stream(key, "pass"), number, ~forget, batch_size), step, params)
 
     return lax.fori_loop(0, epochs, epoch, params)
 
@@ -118,19 +198,19 @@ def _trained_on(
     batch_size: int,
 ) -> Any:
     """Parameters after some epochs over the chosen records; sign 1 minimises their loss, -1 maximises it."""
-    passes.check_numbers(epochs, learning_rate, batch_size)
-    gradient = jax.grad(passes.cross_entropy(log_probs, inputs, labels))
+    check_numbers(epochs, learning_rate, batch_size)
+    gradient = jax.grad(cross_entropy(log_probs, inputs, labels))
 
-    def step(place: Any, minibatch: passes.Minibatch, params: Any) -> Any:
-        return passes.descended(params, gradient(params, minibatch), sign * learning_rate)
+    def step(place: Any, minibatch: Minibatch, params: Any) -> Any:
+        return descended(params, gradient(params, minibatch), sign * learning_rate)
 
     def epoch(number: Any, params: Any) -> Any:
-        return passes.each_step(passes.one_pass(stream(key, "pass"), number, chosen, batch_size), step, params)
+        return each_step(one_pass(stream(key, "pass"), number, chosen, batch_size), step, params)
 
     return lax.fori_loop(0, epochs, epoch, params)
 
 
-LEARNING_RATE = 5e-4
+SCRUB_RATE = 5e-4
 DECAYS = (0.5, 0.8, 0.9)
 """After each of these shares of the epochs the learning rate is divided by 10."""
 
@@ -144,13 +224,13 @@ def scrub(
     labels: Labels,
     forget: Chosen,
     *,
-    epochs: int = passes.EPOCHS,
+    epochs: int = EPOCHS,
     max_epochs: int = 3,
-    learning_rate: float = LEARNING_RATE,
+    learning_rate: float = SCRUB_RATE,
     alpha: float = 0.5,
     gamma: float = 1.0,
     temperature: float = 2.0,
-    batch_size: int = passes.BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
 ) -> Any:
     """Moves outputs away from the original's on the forget set, and keeps them close to it on other records.
 
@@ -165,42 +245,42 @@ def scrub(
     and vmapped over keys, models and sets. The network is in evaluation mode; on a CPU, XLA is slow for convolutional
     networks in these loops. Records need classes. Other arguments are as for `Unlearn`.
     """
-    passes.check_numbers(epochs, learning_rate, batch_size)
+    check_numbers(epochs, learning_rate, batch_size)
     refuse_without_classes("SCRUB", jax.eval_shape(log_probs, params, inputs))
-    loss, adam = passes.cross_entropy(log_probs, inputs, labels), optax.scale_by_adam()
+    loss, adam = cross_entropy(log_probs, inputs, labels), optax.scale_by_adam()
 
-    def cooled(params: Any, minibatch: passes.Minibatch) -> Float[Array, "batch classes"]:
+    def cooled(params: Any, minibatch: Minibatch) -> Float[Array, "batch classes"]:
         return jax.nn.log_softmax(log_probs(params, inputs[minibatch.records]) / temperature)
 
-    def distance(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
+    def distance(student: Any, minibatch: Minibatch) -> Float[Array, ""]:
         teacher, student_log_probs = lax.stop_gradient(cooled(params, minibatch)), cooled(student, minibatch)
         of_record = jnp.sum(jnp.exp(teacher) * (teacher - student_log_probs), axis=1)
-        return temperature**2 * passes.weighted_mean(of_record, minibatch)
+        return temperature**2 * weighted_mean(of_record, minibatch)
 
-    def obeyed(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
+    def obeyed(student: Any, minibatch: Minibatch) -> Float[Array, ""]:
         return alpha * distance(student, minibatch) + gamma * loss(student, minibatch)
 
-    def disobeyed(student: Any, minibatch: passes.Minibatch) -> Float[Array, ""]:
+    def disobeyed(student: Any, minibatch: Minibatch) -> Float[Array, ""]:
         return -distance(student, minibatch)
 
     def epoch(number: Any, state: Any) -> Any:
         rate = learning_rate * 0.1 ** jnp.sum(number >= epochs * jnp.array(DECAYS))
 
         def along(aim: Any, has_slope: Any = True) -> Any:
-            def step(place: Any, minibatch: passes.Minibatch, state: Any) -> Any:
+            def step(place: Any, minibatch: Minibatch, state: Any) -> Any:
                 student, moments = state
                 gradient = jax.grad(aim)(student, minibatch)
                 gradient = jax.tree.map(lambda leaf: jnp.where(has_slope, leaf, 0), gradient)
                 direction, moments = adam.update(gradient, moments)
-                return passes.descended(student, direction, rate), moments
+                return descended(student, direction, rate), moments
 
             return step
 
-        forgotten = passes.one_pass(stream(key, "forget"), number, forget, batch_size)
+        forgotten = one_pass(stream(key, "forget"), number, forget, batch_size)
         forgotten = forgotten._replace(steps=jnp.where(number < max_epochs, forgotten.steps, 0))
         # At the start the gradient of D is 0 up to rounding, which Adam would scale up to a full step.
-        state = passes.each_step(forgotten, along(disobeyed, number > 0), state)
-        return passes.each_step(passes.one_pass(stream(key, "pass"), number, ~forget, batch_size), along(obeyed), state)
+        state = each_step(forgotten, along(disobeyed, number > 0), state)
+        return each_step(one_pass(stream(key, "pass"), number, ~forget, batch_size), along(obeyed), state)
 
     student, _ = lax.fori_loop(0, epochs, epoch, (params, adam.init(params)))
     return student

@@ -21,9 +21,9 @@ from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners.learner import Inputs, Labels
 from jaxaudit.models.module import HiddenStates
 from jaxaudit.randomness import stream
-from jaxaudit.unlearning import passes
+from jaxaudit.unlearning import gradients
+from jaxaudit.unlearning.gradients import Minibatch
 from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label
-from jaxaudit.unlearning.passes import Minibatch
 
 OfForgotten = Callable[[Float[Array, " batch"], Float[Array, " batch"], Float[Array, " batch"]], Float[Array, " batch"]]
 """F of each record, from its mean log-likelihoods under the model and under the original, and its number of tokens."""
@@ -37,7 +37,7 @@ class Recipe(NamedTuple):
     epochs: int
     learning_rate: float
     batch_size: int
-    optimizer: passes.Rule
+    optimizer: gradients.Rule
 
 
 @cites("Liu, Liu & Stone 2022; Maini, Feng et al. 2024")
@@ -51,10 +51,10 @@ def gradient_difference(
     *,
     gamma: float = 1.0,
     alpha: float = 1.0,
-    epochs: int = passes.EPOCHS,
-    learning_rate: float = passes.ADAMW_RATE,
-    batch_size: int = passes.BATCH_SIZE,
-    optimizer: passes.Rule = passes.adamw,
+    epochs: int = gradients.EPOCHS,
+    learning_rate: float = gradients.ADAMW_RATE,
+    batch_size: int = gradients.BATCH_SIZE,
+    optimizer: gradients.Rule = gradients.adamw,
 ) -> Any:
     """Gradient ascent on the forget set with descent on as many retained records.
 
@@ -86,10 +86,10 @@ def npo(
     beta: float = 0.1,
     gamma: float = 1.0,
     alpha: float = 1.0,
-    epochs: int = passes.EPOCHS,
-    learning_rate: float = passes.ADAMW_RATE,
-    batch_size: int = passes.BATCH_SIZE,
-    optimizer: passes.Rule = passes.adamw,
+    epochs: int = gradients.EPOCHS,
+    learning_rate: float = gradients.ADAMW_RATE,
+    batch_size: int = gradients.BATCH_SIZE,
+    optimizer: gradients.Rule = gradients.adamw,
 ) -> Any:
     """Negative preference optimisation (NPO): makes the forget set less likely than under the original, `params`.
 
@@ -120,10 +120,10 @@ def sim_npo(
     delta: float = 0.0,
     gamma: float = 0.125,
     alpha: float = 1.0,
-    epochs: int = passes.EPOCHS,
-    learning_rate: float = passes.ADAMW_RATE,
-    batch_size: int = passes.BATCH_SIZE,
-    optimizer: passes.Rule = passes.adamw,
+    epochs: int = gradients.EPOCHS,
+    learning_rate: float = gradients.ADAMW_RATE,
+    batch_size: int = gradients.BATCH_SIZE,
+    optimizer: gradients.Rule = gradients.adamw,
 ) -> Any:
     """SimNPO: makes records of the forget set unlikely for each of their tokens, whatever the original says of them.
 
@@ -153,10 +153,10 @@ def rmu(
     coefficient: float = 2.0,
     gamma: float = 1.0,
     alpha: float = 1.0,
-    epochs: int = passes.EPOCHS,
-    learning_rate: float = passes.ADAMW_RATE,
-    batch_size: int = passes.BATCH_SIZE,
-    optimizer: passes.Rule = passes.adamw,
+    epochs: int = gradients.EPOCHS,
+    learning_rate: float = gradients.ADAMW_RATE,
+    batch_size: int = gradients.BATCH_SIZE,
+    optimizer: gradients.Rule = gradients.adamw,
 ) -> Any:
     """Steers a layer's activations on the forget set to a random direction, and keeps them on retained records.
 
@@ -183,7 +183,7 @@ def rmu(
         counts = inputs[minibatch.records] >= 0
         of_token = jnp.mean((activations - directions) ** 2, axis=-1)
         of_record = jnp.sum(jnp.where(counts, of_token, 0), axis=1) / jnp.maximum(jnp.sum(counts, axis=1), 1)
-        return passes.weighted_mean(of_record, minibatch)
+        return gradients.weighted_mean(of_record, minibatch)
 
     def aim(now: Any, forgotten: Minibatch, remaining: Minibatch, begun: Any) -> Float[Array, ""]:
         moved = away(hidden(now, inputs[forgotten.records]), target, forgotten)
@@ -207,7 +207,7 @@ def _moved(
     forget: Chosen,
 ) -> Any:
     """The parameters after these epochs of descent on gamma F - alpha l / |y|."""
-    retained, number = passes.cross_entropy(log_probs, inputs, labels), passes.tokens(inputs)
+    retained, number = gradients.cross_entropy(log_probs, inputs, labels), gradients.tokens(inputs)
 
     def likelihood(at: Any, records: Any) -> Float[Array, " batch"]:
         return of_label(log_probs)(at, inputs[records], labels[records])
@@ -216,7 +216,7 @@ def _moved(
         records = forgotten.records
         original = lax.stop_gradient(likelihood(params, records))
         of_record = of_forgotten(likelihood(now, records), original, number[records])
-        return recipe.gamma * passes.weighted_mean(of_record, forgotten) + recipe.alpha * retained(now, remaining)
+        return recipe.gamma * gradients.weighted_mean(of_record, forgotten) + recipe.alpha * retained(now, remaining)
 
     return _descend(key, aim, params, forget, recipe)
 
@@ -229,12 +229,12 @@ def _descend(
     recipe: Recipe,
 ) -> Any:
     """The parameters after passes over the forget set that minimise `aim(params, forgotten, remaining, begun)`."""
-    passes.check_numbers(recipe.epochs, recipe.learning_rate, recipe.batch_size)
+    gradients.check_numbers(recipe.epochs, recipe.learning_rate, recipe.batch_size)
     check_ranges("[0, inf)", gamma=recipe.gamma, alpha=recipe.alpha)
     optimizer, batch_size = recipe.optimizer(recipe.learning_rate), recipe.batch_size
 
     def epoch(number: Any, state: Any) -> Any:
-        remaining = passes.one_pass(stream(key, "pass"), number, ~forget, batch_size)
+        remaining = gradients.one_pass(stream(key, "pass"), number, ~forget, batch_size)
 
         def step(place: Any, forgotten: Minibatch, state: Any) -> Any:
             now, moments = state
@@ -242,6 +242,6 @@ def _descend(
             updates, moments = optimizer.update(gradient, moments, now)
             return optax.apply_updates(now, updates), moments
 
-        return passes.each_step(passes.one_pass(stream(key, "forget"), number, forget, batch_size), step, state)
+        return gradients.each_step(gradients.one_pass(stream(key, "forget"), number, forget, batch_size), step, state)
 
     return lax.fori_loop(0, recipe.epochs, epoch, (params, optimizer.init(params)))[0]

@@ -201,19 +201,6 @@ LIRA: dict[str, tuple[Callable[[Path], Any], str]] = {
         "65,536 bytes",
     ),
 }
-SIGNALS = "signals/rmia_signals.npy"
-PRIVACY_METER: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "signals of other records": (replaced(SIGNALS, lambda each: each[:50]), r"\(50, 6\).*6 models and 160"),
-    "more signals than models": (replaced(SIGNALS, lambda each: np.tile(each, 2)), r"\(160, 12\)"),
-    "losses": (replaced(SIGNALS, lambda each: -40 * np.log(each / 2)), r"numpy.exp\(-signals\)"),
-    "no signals": (lambda folder: (folder / SIGNALS).unlink(), "none"),
-    "signals of two algorithms": (
-        lambda folder: np.save(folder / "signals/loss_signals.npy", np.zeros(1)),
-        "loss_signals.npy, rmia_signals.npy",
-    ),
-    "signals behind a link": (link(SIGNALS), "it is a link"),
-    "the folder of models behind a link": (link("models"), "models: is a link"),
-}
 
 
 def not_imported(tool: str, *words: str, cause: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.cli.progress import Interrupted, lasting_interrupt, lasting_work, progress_on_stderr
-from jaxaudit.ensemble.checkpoint import write_chunk
+from jaxaudit.ensemble.chunk import write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.runs import arrays, open_unfinished, write
 from jaxaudit.runs.unfinished import NAME

@@ -15,10 +15,10 @@ from support.cli_runs import QUICK, Done, content, jaxaudit, process, recipe, re
 from support.deals import write_deal
 
 from jaxaudit.cli.attack import AttackOptions
-from jaxaudit.cli.groups import Machines, RecipeFlags
+from jaxaudit.cli.groups import RecipeFlags
+from jaxaudit.cli.harness import crew
 from jaxaudit.cli.options import identity_of
 from jaxaudit.cli.parsers import parse_workers
-from jaxaudit.cli.workers import crew
 from jaxaudit.errors import InputError
 
 KNOWN = ("--target-data", "query.npz")
@@ -104,12 +104,12 @@ def test_a_bank_trained_by_workers(sets: Path):
 
 
 def test_what_becomes_of_workers_is_said(capsys: pytest.CaptureFixture[str]):
-    with crew(Machines(workers="1")) as executor:
+    with crew(RecipeFlags(workers="1")) as executor:
         assert executor is not None
         for message in ("ended", "ended"):
             warnings.warn(RuntimeWarning(message), stacklevel=1)
     assert capsys.readouterr().err.splitlines() == ["ended", "ended"]
-    with crew(Machines()) as executor:
+    with crew(RecipeFlags()) as executor:
         assert executor is None
 
 

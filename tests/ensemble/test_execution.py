@@ -16,7 +16,7 @@ from support.tiny_learners import NearestCentroid, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, concurrency, fit_many, measure_models_per_batch, models_per_batch, train
 from jaxaudit.ensemble.execution import WHOLE
-from jaxaudit.ensemble.local_workers import STARTS, Pulling, WorkerEnded
+from jaxaudit.ensemble.workers import STARTS, Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 from jaxaudit.membership import everyone, leave_one_out_masks, only
 

@@ -28,10 +28,9 @@ from support.tiny_learners import (
 )
 
 from jaxaudit.ensemble import Execution, fit_many, kept_models, kept_models_per_batch
-from jaxaudit.ensemble.checkpoint import DIGEST_BYTES, call_directory, read_chunk, write_chunk
-from jaxaudit.ensemble.chunk import steps_from_host
+from jaxaudit.ensemble.batches import LEAST_WORDS
+from jaxaudit.ensemble.chunk import DIGEST_BYTES, call_directory, read_chunk, steps_from_host, write_chunk
 from jaxaudit.ensemble.concurrency import concurrent_chunks
-from jaxaudit.ensemble.program import LEAST_WORDS
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.membership import everyone, leave_one_out_masks

@@ -85,7 +85,7 @@ def clock(monkeypatch):
 
 
 def _choose(monkeypatch, start: int, models: int = 64):
-    size = models_per_batch.StepProgram(models_per_batch.FULL_BYTES // start, 1, 1)
+    size = models_per_batch.StepProgram(models_per_batch.FULL_BYTES // start, 1)
     monkeypatch.setattr(models_per_batch, "step_program", lambda *args: size)
     inputs, labels = np.zeros((32, 4), np.float32), np.arange(32, dtype=np.int32) % 2
     learner = network(MLP, (4,), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=4)
@@ -206,4 +206,3 @@ def test_programs_and_states_are_counted():
     """Another layer is more to compile, and to keep: with plain descent the state is the parameters."""
     small, large = (count_step(learner_of(partial(MLP, hidden=sizes)), INPUTS, LABELS) for sizes in ((8,), (8, 8)))
     assert small.equations < large.equations < 2 * small.equations
-    assert large.argument_bytes - small.argument_bytes == 4 * (8 * 8 + 8)

@@ -22,8 +22,8 @@ from support.workers_child import EPOCHS
 
 from jaxaudit.ensemble import Execution, LocalWorkers, fit_many, kept_models
 from jaxaudit.ensemble.concurrency import this_machine, unlike
-from jaxaudit.ensemble.local_workers import gpus_of
 from jaxaudit.ensemble.worker import LARGE, drop_left, shared
+from jaxaudit.ensemble.workers import gpus_of
 from jaxaudit.errors import InputError
 from jaxaudit.membership import everyone, leave_one_out_masks
 
@@ -187,7 +187,7 @@ def gpus_here() -> tuple[str, ...]:
 )
 def test_each_worker_has_one_gpu(visible: str | None, own: list[tuple[str]], monkeypatch: pytest.MonkeyPatch):
     """Asked in the workers' own processes; that there are GPUs is pretended here, and nothing is trained."""
-    monkeypatch.setattr("jaxaudit.ensemble.local_workers.jax.default_backend", lambda: "gpu")
+    monkeypatch.setattr("jaxaudit.ensemble.workers.jax.default_backend", lambda: "gpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES")

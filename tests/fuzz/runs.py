@@ -11,7 +11,7 @@ from fuzz.commands import command
 from fuzz.printed import check_bibliography, check_page
 from fuzz.readers import Reader
 from jaxaudit.ensemble import kept_models
-from jaxaudit.ensemble.checkpoint import models_per_batch_of, read_chunk, write_chunk
+from jaxaudit.ensemble.chunk import models_per_batch_of, read_chunk, write_chunk
 from jaxaudit.report import report_html
 from jaxaudit.runs import read_run
 

@@ -21,7 +21,7 @@ from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.finding import SOURCE as OF_GRADES
 from jaxaudit.audits.attack.published import SOURCE as OF_PUBLISHED
 from jaxaudit.audits.ks.tests_of_use import TESTS
-from jaxaudit.cli.unlearn.inputs import FIELDS, make_methods
+from jaxaudit.cli.unlearn.run import FIELDS, make_methods
 from jaxaudit.errors import visible
 from jaxaudit.models import GPT, pure_module
 from jaxaudit.report import GLOSSARY, as_bibtex, bibliography, cited, in_full

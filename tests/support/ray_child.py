@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from jaxaudit.ensemble import Execution, RayWorkers, fit_many
-from jaxaudit.ensemble.ray_workers import connect
 from jaxaudit.ensemble.worker import LARGE
+from jaxaudit.ensemble.workers import connect
 from jaxaudit.membership import leave_one_out_masks
 from support.processes import of_each
 from support.tiny_learners import Dropped, NearestCentroid, flat_rows, learner, records

@@ -30,7 +30,7 @@ from jaxaudit.unlearning import (
     scrub,
     sim_npo,
 )
-from jaxaudit.unlearning.passes import tokens
+from jaxaudit.unlearning.gradients import tokens
 
 KEY = jax.random.key(5)
 TOKENIZER = word_tokenizer([TEXTS])

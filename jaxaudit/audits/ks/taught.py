@@ -19,7 +19,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import is_image, scale_images
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
-from jaxaudit.ensemble.checkpoint import digest_of
+from jaxaudit.ensemble.chunk import digest_of
 from jaxaudit.metrics.difficulty import (
     MOST_TEACHERS,
     PARTS,

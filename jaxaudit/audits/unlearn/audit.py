@@ -54,8 +54,8 @@ from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
+from jaxaudit.unlearning.gradients import EPOCHS as EPOCHS_OF_METHODS
 from jaxaudit.unlearning.method import papers_of
-from jaxaudit.unlearning.passes import EPOCHS as EPOCHS_OF_METHODS
 
 Layers = Mapping[str, Float[np.ndarray, " seeds"]]
 

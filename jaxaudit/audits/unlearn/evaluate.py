@@ -15,7 +15,7 @@ from jaxaudit.audits.unlearn.result import MethodScores, ScoreSpread
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, log_probs_many
-from jaxaudit.ensemble.checkpoint import as_plain, is_key
+from jaxaudit.ensemble.chunk import as_plain, is_key
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner

@@ -50,8 +50,8 @@ KS = Command(
     {
         ModelSource.TRAINING: "ks.run:prepare",
         ModelSource.ANSWERS: "ks.run:prepare_by_outputs",
-        ModelSource.BANK: "ks.without_training:prepare_by_bank",
-        ModelSource.SCORES: "ks.without_training:prepare_by_scores",
+        ModelSource.BANK: "ks.run:prepare_by_bank",
+        ModelSource.SCORES: "ks.run:prepare_by_scores",
     },
     """Has a model forgotten a data set, or never used it?
 

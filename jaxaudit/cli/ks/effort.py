@@ -18,7 +18,7 @@ from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_code import parse_field, with_fields
-from jaxaudit.cli.pace import PlannedSize, lines_of_effort, numbers_of_effort, time_of
+from jaxaudit.cli.recipe import PlannedSize, lines_of_effort, numbers_of_effort, time_of
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples
 from jaxaudit.data.examples import Role

@@ -1,10 +1,12 @@
 """From the options of `ks` to its sets and targets, matched record by record, and to its tests, with their own options.
 
-A set without a target is dealt here into query set, holdout and known members, for three targets of known truth.
+A set without a target is dealt here into query set, holdout and known members, for three targets of known truth. The
+shadow models that an audit trained become a bank here, by the sets as they were read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import jax
@@ -13,6 +15,7 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.models import LEAST, Part, refuse_shared
+from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
@@ -25,7 +28,7 @@ from jaxaudit.cli.ks.options import (
     tests_named,
     used_inputs,
 )
-from jaxaudit.cli.options import ModelSource
+from jaxaudit.cli.options import ModelSource, command_line
 from jaxaudit.cli.own_code import load_named, with_fields
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
@@ -40,6 +43,9 @@ from jaxaudit.cli.read_sets import (
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_dealt, align_target_data, concatenate
+from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
+from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
+from jaxaudit.data.bank.outputs import WHOLE
 from jaxaudit.data.challenge import answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
@@ -50,6 +56,8 @@ from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
 from jaxaudit.metrics.members import LEAST_MEMBERS
 from jaxaudit.randomness import stream
+from jaxaudit.shadow_models import OF_QUERY, Kind
+from jaxaudit.version import __version__
 
 if TYPE_CHECKING:
     from jaxaudit.data import Examples
@@ -271,9 +279,6 @@ def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool 
 
     With a calibration set each part is a fourth: for a set that has no other split. A copy of a record is left out,
     since it would stand in two sets.
-
-    Raises:
-        InputError: there are too few records for any test.
     """
     key, calibration = stream(key, "dealt set"), None
     if with_calibration:
@@ -288,11 +293,7 @@ def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool 
 
 
 def with_calibration_set(key: Key[Array, ""], whole: "Examples", share: float) -> tuple["Examples", "Examples"]:
-    """The records of a set without copies, of which a random share is put aside as its calibration set.
-
-    Raises:
-        InputError: there are too few records.
-    """
+    """The records of a set without copies, of which a random share is put aside as its calibration set."""
     whole = _without_copies(whole)
     apart = deal_holdout(stream(key, "calibration"), len(whole), share)
     return whole.take(~apart, whole.name), whole.take(apart, f"{whole.name} ({Role.CALIBRATION.words})")
@@ -350,3 +351,78 @@ def tests_of(
         "--test-option", audit.test_option, {name: offered(tests_by_name[name], values) for name in names}
     )
     return tuple(test for test in tests.values() if not test.is_left_out)
+
+
+ROLES = (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
+OF_BANK = (Kind.MIXED, *OF_QUERY)
+"""The kinds of models that a bank can hold."""
+
+
+def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str, Writer]:
+    """A writer for each file of the bank; empty if there is no model that a bank can hold.
+
+    Records that the audit dropped or did not sample have columns in the bank, too, so that outputs of a later target
+    have one row for every record of the given sets.
+    """
+    shadows_kept = audit.shadows
+    if shadows_kept is None or len(sets.query.class_names) > MOST_CLASSES:
+        return {}
+    indices = np.array([index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK], int)
+    if not len(indices):
+        return {}
+    shadows = shadows_kept.take(indices)
+    parts = [sets.sets.get(role) for role in ROLES]
+    counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
+    starts = np.cumsum([0, *counts])
+    kept = [
+        start + positions(sets.read[role], part)
+        for role, part, start in zip(ROLES, parts, starts, strict=False)
+        if part is not None
+    ]
+    columns, records = np.concatenate(kept), int(starts[-1])
+    dropped = np.ones(records, bool)
+    dropped[columns] = False
+    labels = np.full(records, -1, np.int32)
+    labels[columns] = np.concatenate([part.labels for part in parts if part is not None])
+    models, kinds, texts = len(shadows.membership), (bool, bool, np.float32), shadows.pool.classless
+    membership, correct, outputs = (np.zeros((models, records), kind) for kind in kinds)
+    arrays: dict[str, np.ndarray] = {MEMBERSHIP: membership, WHOLE: outputs}
+    arrays |= {} if texts else {LABELS: labels, CORRECT: correct}
+    # Of a text the log-odds are those of its mean log-likelihood.
+    stored_outputs = -np.logaddexp(0, -shadows.log_odds.astype(np.float64)) if texts else shadows.log_odds
+    for array, of_models in zip(
+        (membership, correct, outputs), (shadows.membership, shadows.correct, stored_outputs), strict=True
+    ):
+        # Members and records used only by targets have no column in the bank.
+        array[:, columns] = of_models[:, : len(columns)]
+    groups = [source_set.groups for source_set in sets.read.values() if source_set.groups is not None]
+    measured = None
+    if audit.sampled_alike is not None:
+        # Of records without classes the labels are not compared, and all are equal.
+        found_alike = audit.sampled_alike._asdict().items()
+        measured = {
+            name: 1.0 if np.isnan(p_value) else p_value for name, p_value in found_alike if name != "difficulty"
+        }
+    description = Description(
+        format=1,
+        outputs="log_likelihood" if texts else "log_odds",
+        direction="higher" if texts else None,
+        classes=len(sets.query.class_names),
+        class_names=() if texts else sets.query.class_names,
+        records=records,
+        models=models,
+        counts=Counts(**dict(zip(ROLES, counts, strict=True))),
+        hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
+        sampled_alike=None if measured is None else SampledAlike(**measured),
+        images=options.data.images or "none",
+        seed=options.audit.seed,
+        groups=bool(groups),
+        group_columns=group_columns(options.data.groups),
+        versions={"jaxaudit": __version__, "numpy": version("numpy")},
+        command=tuple(command_line("ks", options)),
+    )
+    if dropped.any():
+        arrays[DROPPED] = dropped
+    if groups:
+        arrays[GROUPS] = np.concatenate(groups).astype(np.int64)
+    return bank_files(description, arrays)

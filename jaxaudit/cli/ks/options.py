@@ -21,10 +21,10 @@ from jaxaudit.cli.groups import (
     DealtFlags,
     Effort,
     Output,
+    RecipeFlags,
     Seeded,
     SetsFlags,
     ShadowNetwork,
-    ShadowRecipe,
     bank_of_shadows,
     effort_of_plan,
     failing,
@@ -234,7 +234,7 @@ class KSOptions:
     target: Targets = group(TARGET, Targets(), of=~ModelSource.SCORES)
     scores: ScoreTableFlags = group("Scores", ScoreTableFlags(), of=ModelSource.SCORES)
     model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
-    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~ModelSource.SCORES)
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags(), of=~ModelSource.SCORES)
     audit: KSFlags = group(AUDIT, KSFlags())
     output: KSOutput = group(OUTPUT, KSOutput())
 

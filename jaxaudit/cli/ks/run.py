@@ -1,49 +1,83 @@
-"""Runs `jaxaudit ks`: from its options to its result.
+"""Runs `jaxaudit ks`: from its options to its result, with training, or by outputs, a bank or a table of scores.
 
-Its shadow models are stored as a bank in the run's directory, for later audits of the same sets.
+Shadow models that are trained are stored as a bank in the run's directory, for later audits of the same sets.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.judge import judge
 from jaxaudit.audits.ks.plan import sizes_of
-from jaxaudit.audits.ks.result import KSAudit
+from jaxaudit.audits.ks.result import SCORES, KSAudit
+from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
-from jaxaudit.audits.ks.train import train_shadows
+from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, train_shadows
+from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.ks.effort import plan_audit, take_records
-from jaxaudit.cli.ks.inputs import Case, load_own_tests, positions, read_case, tests_of, tests_of_dealt
-from jaxaudit.cli.ks.options import ALL, KSOptions, ks_inputs, tests_named
-from jaxaudit.cli.networks import IMAGES, make_shadow_learner, with_defaults
-from jaxaudit.cli.options import command_line, refuse_options, with_usual, with_values
-from jaxaudit.cli.own_code import parse_judged
+from jaxaudit.cli.ks.inputs import (
+    Case,
+    as_outputs,
+    built_in_tests,
+    fields_of_tests,
+    file_targets,
+    files_of_bank,
+    load_own_tests,
+    read_case,
+    tests_of,
+    tests_of_dealt,
+)
+from jaxaudit.cli.ks.options import (
+    ALL,
+    KSOptions,
+    check_first,
+    ks_inputs,
+    parse_direction,
+    parse_tests,
+    tests_named,
+    with_all,
+)
+from jaxaudit.cli.options import refuse_options, with_usual, with_values
+from jaxaudit.cli.own_code import parse_judged, with_fields
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import group_columns, tell_of_large_numbers, with_groups_of_sets
+from jaxaudit.cli.read_sets import (
+    read_scores,
+    reader,
+    tell_of_large_numbers,
+    with_dealt_groups,
+    with_groups_of_sets,
+    with_named_groups,
+)
+from jaxaudit.cli.recipe import IMAGES, make_shadow_learner, with_defaults
+from jaxaudit.cli.shadows.plan import count_of
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
-from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
-from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
-from jaxaudit.data.bank.outputs import WHOLE
-from jaxaudit.data.examples import Role
+from jaxaudit.data.bank.bank import Bank, load_bank
+from jaxaudit.data.bank.description import SCORED, Description, Sizes
+from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import groups_by_role, hash_of_groups
-from jaxaudit.data.outputs.outputs import Outputs
+from jaxaudit.data.outputs.form import OutputsPlace
+from jaxaudit.data.outputs.outputs import Outputs, load_outputs
+from jaxaudit.data.pairs import align_dealt
+from jaxaudit.data.paths import exists
 from jaxaudit.ensemble import Execution
+from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
-from jaxaudit.runs.provenance import describe_examples
-from jaxaudit.shadow_models import OF_QUERY, Kind
-from jaxaudit.version import __version__
+from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_scores
+from jaxaudit.shadow_models import ShadowModels
 
 FILES = {
     "targets": ("on", Role.QUERY),
@@ -111,7 +145,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         ),
         outcome=outcome,
         models=lambda _: models,
-        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.duration}",
+        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.epochs} epochs each",
         after=f"comparing the outputs of {models} models",
         # A plan is repeated as it was made: what it leaves out is said again.
         repeats=given_options,
@@ -243,76 +277,180 @@ def of_texts(options: KSOptions) -> KSOptions:
     return with_values(options, tests=",".join(names))
 
 
-ROLES = (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
-OF_BANK = (Kind.MIXED, *OF_QUERY)
-"""The kinds of models that a bank can hold."""
+def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
+    """The work for these options."""
+    path = options.audit.shadows or Path()
+    bank = load_bank(path)
+    inputs = ks_inputs(options)
+    for line in inputs.left_out:
+        say(line)
+    if bank.groups is not None and Role.MEMBERS in inputs.sets.names:
+        options = with_dealt_groups(options, inputs.sets.names[Role.MEMBERS])
+    sets, description = _read_sets(options, bank), bank.description
+    member_examples = _read_members(options, bank)
+    targets = _read_targets(options, bank, member_examples)
+    shadows = open_bank(bank, members=member_examples, sets=sets)
+    names = {role: examples.name for role, examples in sets.items()}
+    missing = bank.missing()
+    if len(missing) == len(bank):
+        raise InputError(f"{path}: none of its {len(bank)} shadow models has outputs yet; train them, or leave it out.")
+    if len(missing):
+        say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
+    tests = _tests_of(options, shadows, targets)
+    check_first(list(tests), {*targets[0].on})
 
+    def audit(execution: Execution) -> KSAudit:
+        if options.audit.leave_one_out:
+            say("judging each shadow model by the others")
+        return judge(
+            jax.random.key(options.audit.seed),
+            shadows,
+            targets,
+            tests=tuple(tests.values()),
+            own_recipe=options.audit.same_recipe or not (description.device or description.command[1:2] == ("ks",)),
+            rates=options.audit.leave_one_out,
+            progress=execution.progress,
+        )
 
-def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str, Writer]:
-    """A writer for each file of the bank; empty if there is no model that a bank can hold.
-
-    Records that the audit dropped or did not sample have columns in the bank, too, so that outputs of a later target
-    have one row for every record of the given sets.
-    """
-    shadows_kept = audit.shadows
-    if shadows_kept is None or len(sets.query.class_names) > MOST_CLASSES:
-        return {}
-    indices = np.array([index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK], int)
-    if not len(indices):
-        return {}
-    shadows = shadows_kept.take(indices)
-    parts = [sets.sets.get(role) for role in ROLES]
-    counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
-    starts = np.cumsum([0, *counts])
-    kept = [
-        start + positions(sets.read[role], part)
-        for role, part, start in zip(ROLES, parts, starts, strict=False)
-        if part is not None
-    ]
-    columns, records = np.concatenate(kept), int(starts[-1])
-    dropped = np.ones(records, bool)
-    dropped[columns] = False
-    labels = np.full(records, -1, np.int32)
-    labels[columns] = np.concatenate([part.labels for part in parts if part is not None])
-    models, kinds, texts = len(shadows.membership), (bool, bool, np.float32), shadows.pool.classless
-    membership, correct, outputs = (np.zeros((models, records), kind) for kind in kinds)
-    arrays: dict[str, np.ndarray] = {MEMBERSHIP: membership, WHOLE: outputs}
-    arrays |= {} if texts else {LABELS: labels, CORRECT: correct}
-    # Of a text the log-odds are those of its mean log-likelihood.
-    stored_outputs = -np.logaddexp(0, -shadows.log_odds.astype(np.float64)) if texts else shadows.log_odds
-    for array, of_models in zip(
-        (membership, correct, outputs), (shadows.membership, shadows.correct, stored_outputs), strict=True
-    ):
-        # Members and records used only by targets have no column in the bank.
-        array[:, columns] = of_models[:, : len(columns)]
-    groups = [source_set.groups for source_set in sets.read.values() if source_set.groups is not None]
-    measured = None
-    if audit.sampled_alike is not None:
-        # Of records without classes the labels are not compared, and all are equal.
-        found_alike = audit.sampled_alike._asdict().items()
-        measured = {
-            name: 1.0 if np.isnan(p_value) else p_value for name, p_value in found_alike if name != "difficulty"
-        }
-    description = Description(
-        format=1,
-        outputs="log_likelihood" if texts else "log_odds",
-        direction="higher" if texts else None,
-        classes=len(sets.query.class_names),
-        class_names=() if texts else sets.query.class_names,
-        records=records,
-        models=models,
-        counts=Counts(**dict(zip(ROLES, counts, strict=True))),
-        hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
-        sampled_alike=None if measured is None else SampledAlike(**measured),
-        images=options.data.images or "none",
-        seed=options.audit.seed,
-        groups=bool(groups),
-        group_columns=group_columns(options.data.groups),
-        versions={"jaxaudit": __version__, "numpy": version("numpy")},
-        command=tuple(command_line("ks", options)),
+    return Job(
+        options=with_values(options, tests=",".join(tests)),
+        data=describe_bank(path, bank, names, len(shadows), shadows.content_hash),
+        audit=audit,
+        outcome=ks_outcome,
+        label="comparing",
+        extra=described_files(targets),
     )
-    if dropped.any():
-        arrays[DROPPED] = dropped
-    if groups:
-        arrays[GROUPS] = np.concatenate(groups).astype(np.int64)
-    return bank_files(description, arrays)
+
+
+def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> dict[str, KSTest]:
+    """The tests that the options name, by name, with the numbers of models in the bank."""
+    audit = options.audit
+    tests_by_name = {name: test for name, test in built_in_tests().items() if name != "rho"}
+    names = tuple(parse_tests(audit.tests or ALL))
+    if audit.tests is not None and ALL in names and shadows.pool.classless:
+        say("--tests all: the shadow test needs classes, and is left out")
+    if ALL in names:
+        names = with_all(names, [test.name for test in possible_tests(shadows, targets)])
+    allowed = ", ".join(tests_by_name)
+    tests_by_name |= load_own_tests(audit.tests or ALL)
+    unknown = [name for name in names if name not in tests_by_name]
+    if unknown:
+        raise InputError(
+            f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows {allowed}."
+        )
+    values = fields_of_tests(audit, len(targets))
+    tests = made_tests(shadows, [offered(tests_by_name[name], values) for name in names])
+    return with_fields("--test-option", audit.test_option, dict(zip(names, tests, strict=True)))
+
+
+def _reader_as(options: KSOptions, description: Description) -> Callable[[str], Examples]:
+    """A function that reads a set as those of the bank were read."""
+    inputs = {"label": ks_inputs(options).sets.label, "images": description.images}
+    return reader(replace(options.data, **inputs), description.group_columns)
+
+
+def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
+    """The sets of the bank that are given again, by role."""
+    description, names = bank.description, ks_inputs(options).sets.names
+    if description.outputs in SCORED:
+        # Of records without classes only their number is known.
+        for role, size in zip(Sizes._fields, description.sizes, strict=True):
+            name = names.get(Role(role))
+            if name is not None and count_of(role, name) != size:
+                raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
+        return {}
+    read = _reader_as(options, description)
+    sets_by_role: dict[str, Examples] = {}
+    for role in Sizes._fields:
+        name = names.get(Role(role))
+        if name is None:
+            continue
+        hash_of_bank = getattr(description.hashes, role)
+        if hash_of_bank is None:
+            raise InputError(
+                f"{name}: the bank has no hash of its {role} records, so nobody can tell whether these are they; leave "
+                "them out."
+            )
+        examples = read(name)
+        if examples.content_hash != hash_of_bank:
+            raise InputError(
+                f"{name}: is not the {role} set that the bank was planned with ({examples.content_hash} here, "
+                f"{hash_of_bank} there): records, labels or their order differ."
+            )
+        sets_by_role[role] = examples
+    return sets_by_role
+
+
+def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
+    """The known members, with the bank's classes, and their groups.
+
+    Of records without classes only their number is known.
+    """
+    data, description = options.data, bank.description
+    name = ks_inputs(options).sets.names.get(Role.MEMBERS)
+    if name is None or not all(Role.MEMBERS in model.places for model in ks_inputs(options).targets):
+        return None
+    if description.outputs in SCORED:
+        count = count_of("members", name)
+        members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
+    else:
+        members = _reader_as(options, description)(name)
+        first = replace(members.take(slice(1)), labels=np.zeros(1, int), class_names=description.names)
+        members = align_dealt(first, members)
+    return with_named_groups(Sets(members=members), data.groups, Sets(members=name))[Role.MEMBERS]
+
+
+def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:
+    target, description = options.target, bank.description
+    classes = description.class_names or description.classes
+    if target.target_kind != "auto" and (
+        description.outputs in SCORED or (target.target_kind == "log-odds" and description.outputs != "log_odds")
+    ):
+        raise InputError(
+            f"--target-kind {target.target_kind}: this is a bank of {description.outputs}; give these of the "
+            "target, and leave it out."
+        )
+    sets = Sets(query=bank.query, holdout=bank.holdout, calibration=bank.calibration)
+
+    def one(place: OutputsPlace, role: Role, _: bool) -> Outputs:
+        path = place.path
+        if role == Role.MEMBERS:
+            if description.outputs in SCORED:
+                return score_outputs(place, description, len(members or ()), role.words)
+            names = members.class_names if members else classes
+            return load_outputs(place, names, len(members or ()), as_outputs(target.target_kind), of=role.words)
+        columns, called = sets[role], role.words
+        rows = columns.stop - columns.start
+        if not rows:
+            raise InputError(f"{place.name}: the bank has no {called}, so outputs on it cannot be compared.")
+        bank_shape = (rows, *description.shape[1:])
+        # A file that could hold outputs of every class is not interpreted in another way.
+        plain = {(rows, description.classes), *([(rows,), (rows, 1)] if description.classes == 2 else [])}
+        of_bank_kind = (
+            target.target_kind == "auto" and bank_shape not in plain and path.suffix.lower() == ".npy" and exists(path)
+        )
+        if (
+            description.outputs in SCORED
+            or target.target_kind == "log-odds"
+            or (of_bank_kind and npy_shape(path) == bank_shape)
+        ):
+            return target_outputs(place, bank, columns, called)
+        return load_outputs(place, classes, rows, as_outputs(target.target_kind), of=called)
+
+    return file_targets(ks_inputs(options), one, target.allow_unrelated_target)
+
+
+def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
+    """The work for these options."""
+    score_flags, audit_options = options.scores, options.audit
+    table = read_scores(score_flags.scores or Path(), map(parse_direction, score_flags.direction))
+    usual = ScoresTest(question=audit_options.question or "used", same_recipe=audit_options.same_recipe)
+    (test,) = with_fields("--test-option", audit_options.test_option, {SCORES: usual}).values()
+
+    def audit(_: Execution) -> KSAudit:
+        return judge_scores(jax.random.key(audit_options.seed), table, test=test, by=score_flags.by)
+
+    def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
+        return Outcome(recorded("ks", audit.result, audit.sources, provenance), {}, {})
+
+    return Job(options=options, audit=audit, outcome=outcome, data=describe_scores(table), label="comparing")

@@ -13,10 +13,10 @@ from jaxaudit.cli.groups import (
     TRAINING,
     Effort,
     Output,
+    RecipeFlags,
     Seeded,
     SetsFlags,
     ShadowNetwork,
-    ShadowRecipe,
     bank_of_shadows,
     dealt_groups,
     effort_of_plan,
@@ -108,7 +108,7 @@ class PowerOptions:
     sizes: SizeFlags = group(DATA, SizeFlags())
     data: PowerData = group(DATA, PowerData(images=None), of=ModelSource.TRAINING)
     model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
-    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe(), of=~ModelSource.SCORES)
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags(), of=~ModelSource.SCORES)
     audit: PowerFlags = group(AUDIT, PowerFlags())
     output: PowerOutput = group(OUTPUT, PowerOutput())
 

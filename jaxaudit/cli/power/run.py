@@ -19,9 +19,7 @@ from jaxaudit.audits.power.audit import (
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
-from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual, with_values
-from jaxaudit.cli.pace import PlannedSize, lines_of_effort, numbers_of_effort, time_of
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
@@ -34,7 +32,15 @@ from jaxaudit.cli.read_sets import (
     with_dealt_groups,
     with_named_groups,
 )
-from jaxaudit.cli.recipe import make_adapters
+from jaxaudit.cli.recipe import (
+    PlannedSize,
+    lines_of_effort,
+    make_adapters,
+    make_shadow_learner,
+    numbers_of_effort,
+    time_of,
+    with_defaults,
+)
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
@@ -85,7 +91,7 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
         audit=audit,
         outcome=_outcome,
         models=lambda _: work.models,
-        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.duration}",
+        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.epochs} epochs each",
         extra={"plan": None if plan is None else dict(plan.numbers)},
         # A plan is repeated as it was made: what it leaves out is said again.
         repeats=given_options,

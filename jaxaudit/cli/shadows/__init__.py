@@ -11,10 +11,10 @@ from jaxaudit.cli.groups import (
     TRAINING,
     DealtFlags,
     EstimatorParameters,
+    RecipeFlags,
     Seeded,
     SetsFlags,
     ShadowNetwork,
-    ShadowRecipe,
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
@@ -134,7 +134,7 @@ class TrainOptions(BankOptions):
 
     models: BankModels = group(BANK, BankModels())
     model: BankNetwork = group(MODEL, BankNetwork())
-    recipe: ShadowRecipe = group(TRAINING, ShadowRecipe())
+    recipe: RecipeFlags = group(TRAINING, RecipeFlags())
 
     @property
     def source(self) -> ModelSource:
@@ -277,7 +277,7 @@ ADD = Command(
 SHOW = Command(
     "shadows show",
     ShowOptions,
-    "shadows.show:show_bank",
+    "shadows.add:show_bank",
     """Shows what is in a bank, which tests it allows, and what is missing.
 
     Examples:

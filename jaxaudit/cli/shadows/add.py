@@ -1,14 +1,15 @@
-"""Runs `jaxaudit shadows add` and `import`: the outputs of models that were trained elsewhere become those of a bank.
+"""Runs `jaxaudit shadows add`, `import` and `show`: what models of elsewhere say becomes a bank's, and what a bank has.
 
 Added are checked files, each completely or not at all; imported are the files of another tool, as a bank.
 """
 
 import hashlib
+import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,29 +17,34 @@ from jaxtyping import Float32, Int
 
 from jaxaudit.audits.bank_odds import as_model_outputs, log_odds_of
 from jaxaudit.audits.ks.bank import COMPARED, RowMatch, first_models, match_row
+from jaxaudit.audits.ks.train import Available, available_tests
+from jaxaudit.audits.open_bank import kinds_of, pool_of, usable_models
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.shadows import AddOptions, ImportOptions
+from jaxaudit.cli.shadows import AddOptions, ImportOptions, ShowOptions
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.bank import other_tools
 from jaxaudit.data.bank.bank import LABELS, MEMBERSHIP, Bank, bank_files, load_bank, write_outputs
-from jaxaudit.data.bank.description import Counts, Description, description_json
+from jaxaudit.data.bank.description import SCORED, Counts, Description, description_json
 from jaxaudit.data.bank.other_tools import Foreign, chosen_rows
 from jaxaudit.data.bank.outputs import checked, load_into, outputs_path
+from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.formats.parsing import refuse_pickle
+from jaxaudit.data.groups import groups_in_words
 from jaxaudit.data.outputs.model_copies import refuse_odd_models
 from jaxaudit.data.paths import entries, exists
-from jaxaudit.errors import InputError, visible, writing
+from jaxaudit.errors import InputError, visible, without_folders, writing
 from jaxaudit.metrics.row_fit import RATE
 from jaxaudit.runs.directory import write_files
 from jaxaudit.runs.unfinished import working_in
+from jaxaudit.shadow_models import kind_words
 from jaxaudit.version import __version__
 
 Values = Float32[np.ndarray, "n views values"]
 FIRST = 64
 """Rows that are compared before whole files are compared."""
 LISTED = 5
-"""The most files that a line names."""
+"""The most files, or missing models, that a line names."""
 
 
 class Placed(NamedTuple):
@@ -320,3 +326,83 @@ def _summary(out: Path, foreign: Foreign, bank: Bank) -> Summary:
         "records."
     ]
     return Summary((*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}"))
+
+
+SCHEMA = "jaxaudit.shadows/1"
+
+
+def show_bank(options: ShowOptions) -> Summary:
+    """A description of the bank."""
+    bank = load_bank(options.bank)
+    usable, kinds = usable_models(bank), kinds_of(bank)
+    tests = available_tests(pool_of(bank)[0], [kinds[model] for model in usable.accuracy], kinds)
+    missing = [model for model in range(len(bank)) if model not in usable.accuracy]
+    facts = {
+        "schema": SCHEMA,
+        "bank": without_folders(str(options.bank)),
+        "models": len(bank),
+        "finished": len(usable.accuracy),
+        "missing": missing,
+        "refused": {str(model): why for model, why in usable.refused.items()},
+        "training_accuracy": {
+            str(model): None if math.isnan(accuracy) else accuracy for model, accuracy in usable.accuracy.items()
+        },
+        "tests": {answer.test.name: {"possible": answer.possible, "lacks": answer.lacks} for answer in tests},
+        "next": _next(options.bank, bank, missing),
+    }
+    return Summary(tuple(_lines(options.bank, bank, facts, tests)), facts)
+
+
+def _lines(path: Path, bank: Bank, facts: Mapping[str, Any], tests: Sequence[Available]) -> Iterator[str]:
+    description, sizes = bank.description, bank.description.sizes
+    kind = description.outputs.replace("_", "-")
+    views = "" if description.queries == 1 else f", {description.queries} views of each record"
+    outputs_text = f"{kind} of {description.classes} classes"
+    if description.outputs in SCORED:
+        outputs_text = f"{kind}, {description.direction} for records that a model was trained on"
+    yield f"{path}: {facts['finished']} of {len(bank)} shadow models finished; {outputs_text}{views}"
+    names = {"query set": sizes.query, "holdout": sizes.holdout, "calibration set": sizes.calibration}
+    yield f"  records: {', '.join(f'{count:,} {name}' for name, count in names.items() if count)}"
+    if bank.dropped.any():
+        yield f"  dropped: {int(bank.dropped.sum()):,} of these records, because of copies"
+    if bank.groups is not None:
+        of_sets = Sets(query=bank.groups[bank.query], holdout=bank.groups[bank.holdout])
+        yield f"  groups: {groups_in_words(of_sets)}"
+    if description.recipe:
+        yield f"  recipe: {description.recipe}"
+    yield f"  seed: {'not dealt by jaxaudit' if description.seed is None else description.seed}"
+    accuracy = {model: number for model, number in facts["training_accuracy"].items() if number is not None}
+    if accuracy:
+        worst, mean = min(accuracy, key=lambda model: accuracy[model]), float(np.mean(list(accuracy.values())))
+        yield f"  accuracy on own training records: mean {mean:.1%}, lowest {accuracy[worst]:.1%} (model {worst})"
+    yield "Tests that the finished models allow:"
+    for answer in tests:
+        yield f"  {answer.test.title}: {_answer(answer)}"
+    for model, why in list(facts["refused"].items())[:LISTED]:
+        yield f"Not usable, model {model}: {why}"
+    missing = facts["missing"]
+    if missing:
+        more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
+        yield f"Missing: {', '.join(map(str, missing[:LISTED]))}{more}. To add one:"
+        yield f"  {facts['next']}"
+
+
+def _answer(answer: Available) -> str:
+    if answer.lacks:
+        return f"no. {answer.lacks}"
+    least = answer.test.least
+    if not any(answer.planned[field] for field, count in least.items() if count):
+        return "no. The bank has no models for it."
+    have = (
+        f"{answer.finished[field]} {kind_words(answer.kinds[field])} "
+        f"({f'needed: {count}, ' if count else ''}by default {answer.usual[field]})"
+        for field, count in least.items()
+    )
+    return f"{'yes' if answer.possible else 'no'}. Finished models: {', '.join(have)}."
+
+
+def _next(path: Path, bank: Bank, missing: Sequence[int]) -> str:
+    """The command that adds what is missing; empty if nothing is."""
+    if missing and bank.description.models_per_batch is not None:
+        return "(repeat the `jaxaudit shadows train` command that trained this bank)"
+    return f"jaxaudit shadows add {shlex.quote(str(path))} FILE --model {missing[0]}" if missing else ""

@@ -20,7 +20,7 @@ from jaxaudit.cli.groups import (
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, outputs_option, recipe_option, training_option
+from jaxaudit.cli.options import ModelSource, group, option, recipe_option, training_option
 from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, parse_field, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_names, parse_outputs, parse_tokens, share_check
 from jaxaudit.errors import InputError
@@ -128,7 +128,7 @@ class UnlearnFlags(Seeded):
 class GivenOutputs:
     """Outputs of models that were trained and unlearned elsewhere."""
 
-    outputs: tuple[str, ...] = outputs_option(
+    outputs: tuple[str, ...] = option(
         "Score models of your own; nothing is trained. METHOD is a name of your choice; retrained are models retrained "
         "without the records to forget, better twice as many, and must be there; original are those before unlearning. "
         "The .npz has outputs of its models on the records to forget, forget [models, records, classes], and maybe "
@@ -139,12 +139,12 @@ class GivenOutputs:
         names="file",
         place=lambda text: parse_outputs(text)[1],
     )
-    labels: Path | None = outputs_option(
+    labels: Path | None = option(
         "--outputs: the class of each record to forget, from 0, a .npy; or an .npz with forget, retain and test.",
         metavar="FILE",
         names="file",
     )
-    outputs_kind: Literal["auto", "probabilities", "logits"] = outputs_option(
+    outputs_kind: Literal["auto", "probabilities", "logits"] = option(
         "What the files of --outputs contain; log-probabilities are logits.",
         default="auto",
     )
@@ -162,7 +162,7 @@ class UnlearnOptions:
     """All options of the command."""
 
     data: UnlearnData = group(DATA, UnlearnData(), of=ModelSource.TRAINING)
-    files: GivenOutputs = group("Models of your own", GivenOutputs())
+    files: GivenOutputs = group("Models of your own", GivenOutputs(), of=ModelSource.OUTPUTS)
     model: UnlearnNetwork = group(MODEL, UnlearnNetwork(), of=ModelSource.TRAINING)
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=50, batch_size=32, learning_rate=0.1, optimizer="sgd"))
     audit: UnlearnFlags = group(AUDIT, UnlearnFlags())

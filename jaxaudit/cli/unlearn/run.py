@@ -1,20 +1,21 @@
-"""Runs `jaxaudit unlearn`: from its options to its result.
-
-With `--outputs METHOD=FILE.npz` that is from files of outputs, with no training.
-"""
+"""Runs `jaxaudit unlearn`: from its options to its result, of texts, too, and of files of outputs with no training."""
 
 import hashlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import make_dataclass, replace
 from functools import partial
 from itertools import count as count_from
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 
+from jaxaudit import unlearning
 from jaxaudit.audits.unlearn.against_retrained import threshold_of
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.given_models import (
@@ -28,29 +29,277 @@ from jaxaudit.audits.unlearn.given_models import (
 from jaxaudit.audits.unlearn.outputs_result import UnlearnOutputsAudit
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, UnlearnAudit
 from jaxaudit.audits.unlearn.score_outputs import score_unlearning
-from jaxaudit.cli.options import with_usual
-from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_names, parse_outputs
+from jaxaudit.cli.options import fields_of, refuse_options, with_usual
+from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model, with_fields
+from jaxaudit.cli.parsers import MOST, TEXTS, is_texts, parse_hidden, parse_names, parse_outputs, parse_tokens
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.read_sets import read_inputs, read_told, tell_of_chats
 from jaxaudit.cli.recipe import make_factory, make_learner, refuse_other_network
 from jaxaudit.cli.show import Job, Outcome
-from jaxaudit.cli.unlearn import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
-from jaxaudit.cli.unlearn.inputs import Parts, check_kind, fields_of_methods, make_methods, read_unlearn_sets
+from jaxaudit.cli.unlearn import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnData, UnlearnOptions
+from jaxaudit.data import Examples, concatenate
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
+from jaxaudit.data.pairs import find_overlap
 from jaxaudit.data.paths import exists
-from jaxaudit.data.sequences import vocabulary_of
+from jaxaudit.data.sequences import BYTES, sequences, vocabulary_of, word_tokenizer
+from jaxaudit.data.texts import Texts, other_answers
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, MissingSplit
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.over_models import least_p_value
+from jaxaudit.models import PureModule, hidden_states
 from jaxaudit.models.restore import name_weights
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.unlearning import Unlearn
+
+TEST = "@test"
+
+
+Epochs = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+def _fields(**declared: tuple[Any, Any]) -> Any:
+    """A value with these fields, each of a type and a default."""
+    return make_dataclass("MethodFields", [(name, *field) for name, field in declared.items()], frozen=True)()
+
+
+TRAINED: dict[str, Any] = {
+    "epochs": (Epochs | None, None),  # pyright: ignore[reportOperatorIssue]
+    "learning_rate": (Positive | None, None),  # pyright: ignore[reportOperatorIssue]
+}
+"""What all methods have that train; None is the usual value of the method."""
+FIELDS = {
+    "fisher": _fields(variant=(Literal["golatkar", "paper", "becker-code"], "golatkar"), alpha=(NotNegative, 3e-6)),
+    "fine-tuning": _fields(**TRAINED),
+    "gradient-ascent": _fields(**TRAINED),
+    "negative-gradient": _fields(beta=(Share, 0.95), **TRAINED),
+    "scrub": _fields(**TRAINED),
+    "ssd": _fields(selection=(NotNegative, 10.0), strength=(NotNegative, 1.0)),
+    "gradient-difference": _fields(**TRAINED),
+    "npo": _fields(beta=(Positive, 0.1), **TRAINED),
+    "simnpo": _fields(beta=(Positive, 4.5), **TRAINED),
+    "rmu": _fields(layer=(str | None, None), coefficient=(NotNegative, 2.0), **TRAINED),
+}
+"""What `--method-option` sets, by method."""
+FUNCTIONS: dict[str, Any] = {
+    "fisher": unlearning.forget_by_noise,
+    "fine-tuning": unlearning.fine_tune,
+    "gradient-ascent": unlearning.gradient_ascent,
+    "negative-gradient": unlearning.negative_gradient,
+    "scrub": unlearning.scrub,
+    "ssd": unlearning.selective_dampening,
+    "gradient-difference": unlearning.gradient_difference,
+    "npo": unlearning.npo,
+    "simnpo": unlearning.sim_npo,
+    "rmu": unlearning.rmu,
+}
+NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-code": unlearning.becker_code}
+
+
+class Parts(NamedTuple):
+    """The records of a run of `unlearn`.
+
+    Attributes:
+        train, test: the training records and the test records.
+        forget: marks the training records to forget.
+        forgotten, described: the records to forget, and the training records, in words.
+        notes: limitations to show.
+        answers: other answers to the questions of the records to forget; None if there are none.
+    """
+
+    train: Examples
+    test: Examples
+    forget: np.ndarray
+    forgotten: str
+    described: str
+    notes: tuple[str, ...]
+    answers: np.ndarray | None = None
+
+
+def fields_of_methods(names: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
+    """The options of the methods among these that have any, as `--method-option` sets them."""
+    return with_fields("--method-option", texts, {name: FIELDS[name] for name in names if name in FIELDS})
+
+
+def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) -> dict[str, unlearning.Unlearn]:
+    """The methods with these fields, which are functions of a trained model; rmu moves a layer of `net`."""
+    methods: dict[str, unlearning.Unlearn] = {}
+    for name, of_method in fields.items():
+        values = {field: value for field, value in vars(of_method).items() if value is not None}
+        if TRAINED.keys() <= vars(of_method).keys():
+            values["batch_size"] = batch_size
+        if name == "fisher":
+            values["noise"] = NOISES[values.pop("variant")]
+        if name == "rmu":
+            values["hidden"] = hidden_states(net, values.pop("layer", None))
+        methods[name] = partial(FUNCTIONS[name], **values)
+    return methods
+
+
+def read_unlearn_sets(options: UnlearnOptions) -> Parts:
+    """The training and test records, and which to forget.
+
+    Test records that equal a training record are left out.
+    """
+    data = options.data
+    if is_texts(data.data or ""):
+        train, test, forget, answers = read_text_sets(data, options.model.tokens)
+        test, notes = _unseen(train, test)
+        forgotten_text = f"{int(forget.sum()):,} of {len(train):,} texts"
+        return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes, answers)
+    whole = read_inputs(data.data or "", data)
+    if data.class_name is None:
+        raise InputError(f"--class is missing: name the class whose records are forgotten, {_some(whole.class_names)}.")
+    if data.class_name not in whole.class_names:
+        raise InputError(f"--class: {whole.name} has no class {data.class_name!r}; it has {_some(whole.class_names)}.")
+    if len(np.unique(whole.labels)) < 2:
+        raise InputError(f"{whole.name} contains a single class; at least two are required.")
+    of_class = [np.flatnonzero(whole.labels == label) for label in np.unique(whole.labels)]
+    chosen = np.sort(np.concatenate([rows_of_class[: data.per_class or None] for rows_of_class in of_class]))
+    train = whole if len(chosen) == len(whole) else whole.take(chosen)
+    rest = np.setdiff1d(np.arange(len(whole)), chosen)
+    test, notes = _unseen(train, _test_records(whole, rest, data))
+    label = train.class_names.index(data.class_name)
+    members = np.flatnonzero(train.labels == label)
+    count = round(data.fraction * len(members))
+    forget = np.zeros(len(train), bool)
+    forget[members[:count]] = True
+    first = f"the first {data.per_class} of each class, " if train is not whole else ""
+    forgotten_text = f"{count:,} of the {len(members):,} records of class {data.class_name}"
+    return Parts(train, test, forget, forgotten_text, f"{whole.name} ({first}{len(train):,} records)", notes)
+
+
+def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]:
+    """The test records that are not training records, and a note on the others."""
+    if test.inputs.shape[1:] != train.inputs.shape[1:]:
+        raise InputError(
+            f"{test.name} has records of shape {test.inputs.shape[1:]}, but training records have "
+            f"{train.inputs.shape[1:]}; give test records of the same shape (--images resizes images)."
+        )
+    seen = find_overlap(train, test)[1]
+    if not len(seen):
+        return test, ()
+    if len(seen) == len(test):
+        raise InputError(
+            f"all {len(test):,} records of {test.name} are also training records; name others with --test-data."
+        )
+    left = np.setdiff1d(np.arange(len(test)), seen)
+    are = "equals a training record and was" if len(seen) == 1 else "equal training records and were"
+    return test.take(left), (
+        f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test records.",
+    )
+
+
+def _test_records(whole: Examples, rest: np.ndarray, data: UnlearnData) -> Examples:
+    if data.test_data is not None:
+        return _aligned(whole, read_inputs(data.test_data, data))
+    if "@" not in (data.data or ""):
+        with suppress(MissingSplit):
+            return _aligned(whole, read_inputs(f"{data.data}{TEST}", data))
+    if not len(rest):
+        raise InputError(
+            f"{whole.name} has no test split, and all of it is trained on; name test records with --test-data, or "
+            "train on fewer with --per-class."
+        )
+    return whole.take(rest, f"the other records of {whole.name}")
+
+
+def _aligned(whole: Examples, test: Examples) -> Examples:
+    """The test records with the training set's labels; a class may be missing from them."""
+    outputs = {name: label for label, name in enumerate(whole.class_names)}
+    strange = [test.class_names[label] for label in np.unique(test.labels) if test.class_names[label] not in outputs]
+    if strange:
+        raise InputError(
+            f"{test.name} has records of class {_some(tuple(map(repr, strange)))}, which {whole.name} does not have; "
+            "use the same class names in both, or leave these records out."
+        )
+    table = np.array([outputs.get(name, 0) for name in test.class_names], np.int32)
+    return replace(test, labels=table[test.labels], class_names=whole.class_names)
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def check_kind(options: UnlearnOptions) -> None:
+    """Rejects options of texts where records have classes, and the other way round."""
+    data, usual = options.data, UnlearnData()
+    if not is_texts(data.data or ""):
+        values = {"--forget": data.forget, "--recipe tokens": options.model.tokens}
+        return refuse_options(values, f"for texts, and --data {data.data} is none ({', '.join(TEXTS)})")
+    of_classes = {
+        field.flag: field.value != getattr(usual, field.name)
+        for field in fields_of(options)
+        if field.name in ("class_name", "per_class", "fraction", "images", "label", "drop")
+    }
+    refuse_options(of_classes, "for records of classes, and texts have none")
+    for flag, value in (("--forget", data.forget), ("--test-data", data.test_data)):
+        if value is None:
+            raise InputError(f"{flag} is missing: texts need it.")
+    if options.recipe.optimizer == "sgd":
+        raise InputError(
+            "--recipe optimizer=sgd hardly trains a language model; give --recipe optimizer=adamw "
+            f"--recipe learning-rate=0.001, and a number of --epochs, such as 10, for a small one such as {OF_TEXTS}."
+        )
+
+
+def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Examples, np.ndarray, Any]:
+    """The training and the test records, which training records to forget, and other answers to the questions of these.
+
+    Other answers are `int32[forgotten, answers, length]`, a paraphrase first; None where the lines have none.
+    """
+    whole, test = (_read(name or "") for name in (data.data, data.test_data))
+    forget_text = data.forget or ""
+    if is_texts(forget_text):
+        removed = _read(forget_text)
+    else:
+        key, equals, value = forget_text.partition("=")
+        values = whole.column(key)
+        if not equals or values is None:
+            raise InputError(
+                f"--forget must be a file of texts ({', '.join(TEXTS)}), or KEY=VALUE with a key of the lines of "
+                "--data, such as author=7."
+            )
+        rows = [row for row, cell in enumerate(values) if str(cell) == value]
+        if not rows:
+            raise InputError(f"--forget: no line of {whole.source} has this value at {key!r}; is it right?")
+        removed = whole.take(rows)
+    tell_of_chats([whole, removed, test], None)
+    more = other_answers(removed)
+    sets = [whole, removed, test, *([] if more is None else [more])]
+    words, gone = parse_tokens(tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
+    is_removed = [pair in gone for pair in zip(whole.prompts, whole.answers, strict=True)]
+    rest = np.flatnonzero(~np.array(is_removed))
+    # Of all training records, those to forget among them, and no other: what is forgotten changes no token.
+    pairs = {*zip(whole.prompts, whole.answers, strict=True)}
+    new = [row for row, pair in enumerate(zip(removed.prompts, removed.answers, strict=True)) if pair not in pairs]
+    counted = [whole, removed.take(new), test]
+    every, forgotten, tested, *further_sets = sequences(
+        sets, BYTES if words is None else word_tokenizer(counted, words)
+    )
+    if not len(rest):
+        raise InputError("--forget is all of --data, and no record would remain; name fewer texts.")
+    train = concatenate([every.take(rest), forgotten], every.name)
+    forget = np.arange(len(train)) >= len(rest)
+    answers = (
+        further_sets[0].inputs.reshape(len(forgotten), -1, further_sets[0].inputs.shape[1]) if further_sets else None
+    )
+    return train, tested, forget, answers
+
+
+def _read(name: str) -> Texts:
+    if not is_texts(name):
+        raise InputError(f"{name}: is no file of texts ({', '.join(TEXTS)}), as --data is; give all sets as texts.")
+    return read_told(name)
+
 
 NETWORK, HIDDEN, SEEDS, ATTACK_EPOCHS = "mlp", "512,256,128", 20, 100
 DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "3", "128,64", 10, 20

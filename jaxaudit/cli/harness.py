@@ -50,12 +50,8 @@ class Command:
     """A command of `jaxaudit`.
 
     Attributes:
-        name: its words on the command line.
-        options: the dataclass of its options; `out` and `as_json` may be in a group `output`.
         prepare: the place in `cli/` of a function that reads the data and returns the work, or does it and returns a
-            summary, such as `shadows.plan:plan`; if it depends on the source of models, a place for some. By default
-            `prepare` of its `run`.
-        doc: its help.
+            summary; if it depends on the source of models, a place for some. By default `prepare` of its `run`.
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
         first: names of the options that most people need, listed first in the help.
         compiles: whether it compiles so much that programs are stored for the next run.

@@ -57,11 +57,7 @@ class DeclaredOption:
     """The declaration of an option, apart from its name, type and default.
 
     Attributes:
-        help: one line of help.
-        flags: its flags; by default its name with hyphens.
-        argument: whether it is a positional argument, without a flag.
-        minimum, maximum: of a number.
-        metavar: the placeholder for its value in the help.
+        flags: by default its name with hyphens.
         check: raises `InputError` if a value is invalid by itself.
         names: `data` or `file` if its value names a path, whose content, not the value, is part of a run's identity;
             `code` if it may name code of your own, `codes` if each name of a list may.
@@ -86,16 +82,7 @@ class DeclaredOption:
 
 
 class OptionField(typing.NamedTuple):
-    """One option of a command, with the value given to it.
-
-    Attributes:
-        name: the name of the Python field, such as `batch_size`.
-        kind: the type annotation of the field.
-        value: the value in this run.
-        declared: help, flags and limits of the option.
-        panel: the heading of the option's group in the help; empty for an option outside groups.
-        of: the origins of models with which the option has an effect.
-    """
+    """One option of a command, with the value given to it, and the heading of its group in the help."""
 
     name: str
     kind: Any
@@ -149,9 +136,8 @@ def bank_option(help: str, *flags: str, **declared: Any) -> Any:
 
 
 def group(panel: str, default: Any, of: ModelSource = EVERY_SOURCE) -> Any:
-    """A field of a command's options: a group with its defaults, under this heading in the help.
-
-    Its options have an effect only with these sources of models.
+    """A field of a command's options: a group with its defaults, under this heading in the help, for these sources of
+    models.
     """
     return dataclasses.field(default=default, metadata={"panel": panel, "of": of})
 

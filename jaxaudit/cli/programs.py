@@ -47,10 +47,8 @@ SILENT = (0, 10, 2)
 def keep_programs() -> None:
     """Stores programs that this process compiles in the cache folder, and reads those that earlier processes stored.
 
-    Nothing is done if JAX's settings name another folder (`JAX_COMPILATION_CACHE_DIR`) or want none
-    (`JAX_ENABLE_COMPILATION_CACHE=false`), or if jaxlib is older than `SILENT`. Programs are code, so a folder that
-    others can read or write is not used; nor is one that cannot be created. Neither is an error. A damaged program is
-    compiled again. Two processes may use the folder at the same time.
+    Not if JAX's settings name another folder or want none, if jaxlib is older than `SILENT`, or in a folder that others
+    can read or write. A damaged program is compiled again. Two processes may use the folder at the same time.
     """
     import jax
     import jaxlib.version

@@ -39,12 +39,8 @@ Show = Callable[[int, int, float | None], None]
 def progress_on_stderr(
     label: str, after: str | None = None, pace: Callable[[], str] = str
 ) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the remaining time on a terminal; a line every half minute if stderr is a file.
-
-    Args:
-        label: the name of the work.
-        after: a line printed when it is done.
-        pace: returns more text about the work, called whenever progress is shown.
+    """A bar with the remaining time on a terminal; a line every half minute if stderr is a file. `pace` says more of
+    the work.
     """
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))

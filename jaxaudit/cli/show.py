@@ -54,18 +54,11 @@ class Job(Generic[Audit]):
     """The work of a command after its data were read.
 
     Attributes:
-        options: the options with defaults filled in; as a command line they repeat the run.
-        repeats: the options of the command that repeats the run, if `options` have the choices of a plan, too.
-        audit: does the work.
-        outcome: converts its result to output.
-        data: names, sizes and content hashes, for the provenance.
-        hashes: further hashes of contents that affect a number.
+        options: with defaults filled in; as a command line they repeat the run, but for a plan: then `repeats` do.
+        data, extra: facts for the provenance. `hashes`: of further contents that affect a number.
         models: the number of models for a given number per batch, if finished models are stored; None stores nothing.
         kept: for an audit that stores finished models itself: a phrase with their number.
-        line: printed before the work.
-        label: of the progress bar.
-        after: printed when training is done.
-        extra: further facts for the provenance.
+        line, label, after: printed before the work, on its progress bar, and when training is done.
     """
 
     options: Any

@@ -192,13 +192,9 @@ TABLE_ENTRIES = 1 << 22  # most index entries in a block: 32 MB with the weights
 
 
 class StepBlock(NamedTuple):
-    """Minibatches of consecutive steps of an epoch, for a chunk of models. Tables have one fixed length.
-
-    Attributes:
-        indices: the records of each step, and of each model unless all models share their minibatches.
-        weights: 0 if the model does not train on the record.
-        steps: table entries past this number are padding.
-        before: the number of steps of the epoch that come before the block.
+    """Minibatches of consecutive steps of an epoch, for a chunk of models, in tables of one fixed length, of which
+    entries past `steps` are padding: the records of each step, and of each model unless all share their minibatches,
+    and their weights.
     """
 
     indices: Int[np.ndarray, "block models batch"] | Int[np.ndarray, "block batch"]

@@ -80,9 +80,8 @@ def kept_models_per_batch(
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path,
 ) -> int | None:
-    """The models per batch of the finished chunks that `checkpoints` has of a call of `fit_many` with these arguments.
-
-    None if there are no such chunks.
+    """The models per batch of the finished chunks that `checkpoints` has of a call of `fit_many` with these arguments,
+    if any.
     """
     return models_per_batch_of(call_directory(checkpoints, keys, membership, inputs, labels))
 
@@ -289,11 +288,8 @@ CALL_SECONDS = 5.0
 
 
 class Chunk(NamedTuple):
-    """The inputs that, with the learner and the pool, determine a chunk's models.
-
-    Attributes:
-        rows: the models' row numbers in the membership; copies that pad the chunk repeat a number.
-        group: how the models take their steps together; None for a learner without steps.
+    """The inputs that, with the learner and the pool, determine a chunk's models. Row numbers of copies that pad it
+    repeat; a learner without steps has no `group`.
     """
 
     rows: Int[np.ndarray, " models"]

@@ -141,13 +141,9 @@ most 16 MiB: on the cores above, no network is faster with more, and those with 
 
 
 class StepCost(NamedTuple):
-    """What a network costs, as counted from its shapes.
-
-    Attributes:
-        step: operations of a model-step, with its overhead.
-        record: operations to evaluate one model on one record.
-        step_bytes: bytes of all arrays that a model-step computes; at most a few parts of them exist at a time.
-        equations: operations on arrays in the step's program; compiling takes as long.
+    """What a network costs, as counted from its shapes: operations of a model-step, and of evaluating one model on one
+    record; bytes of all arrays that a model-step computes, of which few exist at a time; operations on arrays in its
+    program.
     """
 
     step: float

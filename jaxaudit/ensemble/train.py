@@ -9,10 +9,9 @@ would round differently is refused (`concurrency.py`).
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, NamedTuple
@@ -55,55 +54,66 @@ HEARTBEAT = 1.0
 """Longest wait for a finished chunk, in seconds, before progress and interrupts are handled."""
 
 
-class ChunkCall(NamedTuple):
-    """The arguments that all chunks of a call share. `folder`: one that all workers can read; None if they are on this
-    machine.
-    """
+class PlannedChunk(NamedTuple):
+    """The plan of a chunk; `work` is in units of progress."""
 
-    learner: Learner
-    summarize: Summarize | None
+    rows: np.ndarray
+    group: ChunkGroup | None
+    work: int
+
+
+class RequestedModels(NamedTuple):
+    """All models of a call (see `Chunk`), with the pool (inputs and labels) on the host."""
+
+    keys: Array
+    membership: Membership | AllBut
     pool: tuple[np.ndarray, np.ndarray]
-    folder: Path | None
+
+    def chunk(self, part: PlannedChunk) -> Chunk:
+        rows = part.rows
+        return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), part.group)
 
 
 def distribute(
     executor: Executor,
-    call: ChunkCall,
-    parts: Sequence[Any],
-    chunk_of: Callable[[Any], Chunk],
-    collect: Callable[[Any, np.ndarray, Any], None],
-    heartbeat: Callable[[], None],
+    models: RequestedModels,
+    learner: Learner,
+    parts: Sequence[PlannedChunk],
+    size: int,
+    counted: "_Counted",
+    results: Results,
 ) -> None:
-    """Trains each part's chunk in a worker and calls `collect(part, rows, results)` in the calling thread, and
-    `heartbeat` about every second. A chunk whose worker ended is submitted again, with a RuntimeWarning, up to
+    """Trains each part's chunk in a worker and keeps its results; progress is reported about every second. A chunk
+    whose worker ended is submitted again, with a RuntimeWarning, up to
     `ATTEMPTS` times. What the learner or `summarize` raised is raised here.
     """
     if not parts:
         return
     own_machine, arrays = this_machine(), dict[str, np.ndarray]()
-    learner = packed(call.learner, arrays)
-    rest = packed((call.summarize, *call.pool), arrays, call.learner)
+    code = packed(learner, arrays)
+    rest = packed((results.summarize, *models.pool), arrays, learner)
     waiting, running = deque(_Try(part, 1) for part in parts), dict[Future[Answer], _Try]()
     finished = SimpleQueue[Future[Answer]]()
-    most = min(max(AHEAD_BYTES // max(chunk_of(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
+    most = min(max(AHEAD_BYTES // max(models.chunk(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
     ended = 0
-    with shared(executor, arrays, call.folder) as source:
+    with shared(executor, arrays, results.folder()) as source:
         try:
             while waiting or running:
                 while waiting and len(running) < most:
                     now = waiting.popleft()
-                    task = Task(chunk_of(now.part), learner, rest, source, own_machine)
+                    task = Task(models.chunk(now.part), code, rest, source, own_machine)
                     future = _submitted(executor, task)
                     running[future] = now
                     future.add_done_callback(finished.put)
                 done = _all_of(finished)
-                heartbeat()
+                counted.advance(0)
                 # Collect finished chunks first, so that an error below does not lose them.
                 for future in sorted(done, key=lambda future: not isinstance(_answer(future), Trained)):
                     now, answer = running.pop(future), _answer(future)
                     if isinstance(answer, Trained):
                         ended = 0
-                        collect(now.part, answer.rows, unpack_value(answer.tree, source))
+                        results.keep(size, now.part.rows, answer.rows, unpack_value(answer.tree, source))
+                        counted.advance(now.part.work)
                     else:
                         ended += 1
                         waiting.appendleft(_again(now, answer, own_machine, ended))
@@ -115,7 +125,7 @@ def distribute(
 class _Try(NamedTuple):
     """A part, and the number of times that it was submitted."""
 
-    part: Any
+    part: PlannedChunk
     attempt: int
 
 
@@ -179,26 +189,6 @@ def whole_fits_per_batch(learner: Learner, stated: int | None = None) -> int:
     return 1 if isinstance(learner, EstimatorLearner) else stated or WHOLE_FITS_PER_BATCH
 
 
-class RequestedModels(NamedTuple):
-    """All models of a call (see `Chunk`), with the pool (inputs and labels) on the host."""
-
-    keys: Array
-    membership: Membership | AllBut
-    pool: tuple[np.ndarray, np.ndarray]
-
-    def chunk(self, part: "PlannedChunk") -> Chunk:
-        rows = part.rows
-        return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), part.group)
-
-
-class PlannedChunk(NamedTuple):
-    """The plan of a chunk; `work` is in units of progress."""
-
-    rows: np.ndarray
-    group: ChunkGroup | None
-    work: int
-
-
 def _train(
     models: RequestedModels,
     learner: Learner,
@@ -217,14 +207,8 @@ def _train(
             missing.append(part)
     if execution.executor is None:
         _train_here(models, learner, missing, size, counted, results)
-        return
-
-    def collect(part: PlannedChunk, rows: np.ndarray, tree: Any) -> None:
-        results.keep(size, part.rows, rows, tree)
-        counted.advance(part.work)
-
-    call = ChunkCall(learner, results.summarize, models.pool, results.folder())
-    distribute(execution.executor, call, missing, models.chunk, collect, lambda: counted.advance(0))
+    else:
+        distribute(execution.executor, models, learner, missing, size, counted, results)
 
 
 def _train_here(

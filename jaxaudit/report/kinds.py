@@ -35,13 +35,8 @@ ARRAYS = "confidences.npz"
 
 
 class RunKind(NamedTuple):
-    """The runs of one command.
-
-    Attributes:
-        record: the type of its results, with encoder, strict decoder and schema.
-        view: makes the content of one run; the second argument is the number of records that a terminal lists.
-        check: raises ValueError, with the reason, if a result and its arrays do not agree.
-        stored: the names of the arrays that a result has beside it.
+    """The runs of one command: the type of its results; what makes the content of one run (of so many records, on a
+    terminal); what raises ValueError if a result and its arrays do not agree; and the names of these arrays.
     """
 
     name: str
@@ -133,7 +128,7 @@ LONGEST = 100
 
 
 def parse_name(text: str) -> tuple[str, str]:
-    """The thing and its name, of `query=our 1,200 customers`.
+    """The thing and its name, of `query=our 1,200 customers`; else an `InputError`.
 
     >>> parse_name("target=the supplier's churn model")
     ('target', "the supplier's churn model")

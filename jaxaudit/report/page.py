@@ -26,8 +26,7 @@ class PageTable:
     Attributes:
         columns: names of the columns; those also in `numbers` are numeric and aligned to the right.
         rows: texts, one per column. Names and cells may have several lines, which a page wraps as needed.
-        folded: whether the page shows it collapsed.
-        bare: whether a terminal shows it without its title.
+        folded, bare: whether a page shows it collapsed, and a terminal without its title.
         tones: which lines of cells are good, bad or open.
         on: where it is shown; `details` are a page, and a terminal with `--details`.
     """
@@ -151,13 +150,9 @@ class RunContent(NamedTuple):
 
     Attributes:
         intro: what was done, for readers who have not read the papers.
-        answers: one per target, classifier or method.
-        legend: what is needed to read the terminal's tables.
+        legend: what is needed to read the terminal's tables; `details`: to read all tables.
         errors: how often the answers are wrong, in sentences.
-        details: how to read all tables, for a page, and a terminal with `--details`.
         tabled: whether a table of the terminal has the verdict of every answer.
-        beside: findings beside the answers.
-        pictures: its charts, which a terminal does not show.
     """
 
     question: str

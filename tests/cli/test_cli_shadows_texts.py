@@ -2,13 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from support.cli_runs import refused
-
-import jaxaudit as ja
 
 COUNT = 60
 FILES = ("deal/query.jsonl", "deal/holdout.jsonl", "c.jsonl")
@@ -35,12 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         both = [{**line, "author": f"{name}{number // 2}"} for number, line in enumerate(lines)]
         Path(name).write_text("\n".join(map(json.dumps, both)))
     return tmp_path
-
-
-def read(tokens: int) -> tuple[Any, Any]:
-    texts = [ja.read_texts(Path(name)) for name in FILES]
-    tokenizer = ja.word_tokenizer(texts, tokens)
-    return ja.sequences(texts, tokenizer), tokenizer
 
 
 REFUSED = {

@@ -16,7 +16,7 @@ from support.saved_runs.names import HOSTILE
 from jaxaudit import ScoresTest, unlearning
 from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
-from jaxaudit.audits import ATTACKS, Confidence, Finding
+from jaxaudit.audits import ATTACKS
 from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.finding import SOURCE as OF_GRADES
 from jaxaudit.audits.attack.published import SOURCE as OF_PUBLISHED
@@ -30,7 +30,6 @@ from jaxaudit.unlearning.method import papers_of
 METRICS = ("pdtp", "efficacy", "forgetting_quality", "u_lira", "epsilon", "attack_rates", "attack", "group_tests")
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test", "huang2021ema"}
 """Docstrings or pages name them; no run rests on them."""
-FINDING = Finding("forgotten", "good", "No use was detected.", (), Confidence("fair", "Every check passed."))
 NET = pure_module(GPT, (4,), 8, of_tokens=True)
 SOURCES = {
     **{f"test {each.name}": getattr(each, "source", "") for each in (*TESTS, ScoresTest)},

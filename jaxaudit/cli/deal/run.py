@@ -288,9 +288,8 @@ def record_of(
     sides: Mapping[str, DealSide],
     hashes: Mapping[str, np.ndarray],
 ) -> bytes:
-    """The file that documents a deal, as JSON: its options, its source, and the size and hashes of each side.
-
-    `membership` of a side is the SHA-256 of the `hashes` of its records, in the file's order; `out` has the files.
+    """The file that documents a deal, as JSON; `membership` of a side is the SHA-256 of the `hashes` of its records, in
+    order.
     """
 
     def recorded(name: str, side: DealSide) -> dict[str, Any]:
@@ -331,16 +330,8 @@ class BlindChallenge(NamedTuple):
 
 
 class DealReport(NamedTuple):
-    """What a deal says of itself; it has no value of a record.
-
-    Attributes:
-        source: the name of the records.
-        out: the folder of the deal.
-        sides: the sides, by name.
-        units: what was dealt.
-        further: arrays or keys that are written beside inputs and labels, or texts.
-        left_out: arrays or keys that are not, since they have values of the groups or other names for them.
-        has_groups: whether the groups are the user's, and not only copies.
+    """What a deal says of itself, with no value of a record: `further` arrays or keys are written, `left_out` ones are
+    not, since they tell the groups; `has_groups`: the groups are the user's, and not only copies.
     """
 
     source: str

@@ -54,15 +54,9 @@ class DealSide(NamedTuple):
 
 
 class DealSource(NamedTuple):
-    """The records to deal, as their provider gave them.
-
-    Attributes:
-        examples: the records, as every other command reads them.
-        arrays: the arrays to write, by name. Of a `.npz` these are all its arrays, except the groups.
-        split: the names of `arrays` that have one row for each record, so that a side gets its own rows only.
-        path: the file of the records; None if they are not a file.
-        name: the name of the records, without folders.
-        table: the rows of a CSV or Parquet file, to be written as they stand; None: arrays are written.
+    """The records to deal: `examples` as every other command reads them, and the `arrays` to write, of which those in
+    `split` have a row a record; `table`: the rows of a CSV or Parquet file, to be written as they stand in place of
+    arrays.
     """
 
     examples: Examples
@@ -87,10 +81,7 @@ class DealSource(NamedTuple):
 
 
 def read_source(options: DealData, groups: str | None) -> DealSource:
-    """The records, and the arrays that hold them; of anything but a `.npz` without splits, inputs and labels.
-
-    Inputs are as they are stored, or of 64 bits where they are text.
-    """
+    """The records, and the arrays that hold them: as they are stored, or of 64 bits where they are text."""
     if groups is not None and role_of(groups) is not None:
         raise InputError(
             f"{options.flag_of_groups} {groups} is the name of inputs or labels, which are shared with the records; "
@@ -158,13 +149,8 @@ ASK = "`ks --scores --by group`"
 
 
 class DealtUnits(NamedTuple):
-    """The groups of the records, and how they are dealt.
-
-    Attributes:
-        of_record: the group of each record, from 0 in the order in which they first occur.
-        copied: the number of records that are copies of others.
-        written: whether the sides say which records belong together.
-        within: whether the records of each group are dealt over all sides.
+    """The group of each record, from 0 in the order in which they first occur; the number of records that are copies;
+    whether the sides say which records belong together, and whether the records of each group are dealt over all sides.
     """
 
     of_record: Int[np.ndarray, " records"]
@@ -448,10 +434,8 @@ def challenge_arrays(
 
 
 def home_writer(numbers: Sequence[int]) -> Writer:
-    """A function that writes the way from a group's random number, one a record, back to its records in the source.
-
-    Records are counted from 1, in the order of the source. Two people who share a copy are one group: all of its
-    records are there, so that nobody is taken for another one.
+    """Writes which records of the source, from 1, each random number stands for. Two people who share a copy are one
+    group: all of its records are there, so that nobody is taken for another one.
     """
     records = dict[int, list[int]]()
     for record, number in enumerate(numbers, 1):
@@ -472,10 +456,8 @@ def new_salt() -> str:
 def key_writer(
     out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[Role, list[int]], label: str | None
 ) -> Writer:
-    """A function that writes the key of a blind deal, the private file that says which record is in which role.
-
-    The files `names` in `out` must be written before: the key has their hashes. `whole` says whether groups were dealt
-    whole, and `label` is the column with the label, if it had to be named.
+    """Writes the key of a blind deal, which says which record is in which role. The files `names` in `out` are written
+    before: the key has their hashes.
     """
 
     def save(file: IO[bytes]) -> None:

@@ -53,14 +53,7 @@ EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 
 
 class EfficacyInputs(NamedTuple):
-    """What a run of `efficacy` measures.
-
-    Attributes:
-        judged, references: the weights that are judged, and others to compare with.
-        examples: the records.
-        audit: the measurement.
-        config_hash: of the configuration that the network is built from; None if there is none.
-    """
+    """What a run of `efficacy` measures; `config_hash` is of the configuration that the network is built from."""
 
     judged: NamedWeights
     references: Sequence[NamedWeights]

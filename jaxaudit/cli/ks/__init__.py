@@ -1,7 +1,7 @@
 """`jaxaudit ks`: which of its options go together. Imports nothing heavy, so that `--help` is instant."""
 
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.options import KSOptions, check_first, is_own, ks_inputs, tests_named
+from jaxaudit.cli.ks.options import KSOptions, check_first, is_own, tests_named
 from jaxaudit.cli.options import ModelSource, refuse_options
 from jaxaudit.cli.parsers import check_pair
 from jaxaudit.errors import InputError
@@ -14,7 +14,7 @@ def _check_sets(options: KSOptions) -> None:
     if data.deal is not None and not (target.target or target.target_data):
         raise InputError("--deal needs --target: a model's outputs on its sets.")
     if options.source is ModelSource.TRAINING and not options.has_set_alone:
-        names = {str(role): name for role, name in ks_inputs(options).sets.names.items()}
+        names = {str(role): name for role, name in options.inputs.sets.names.items()}
         check_pair(names.get("query"), names.get("calibration"))
 
 
@@ -33,7 +33,7 @@ def _check_targets(options: KSOptions) -> None:
 def _check_tests(options: KSOptions) -> None:
     if options.source in (ModelSource.BANK, ModelSource.SCORES) or not options.can_be_read:
         return
-    names, inputs = tests_named(options), ks_inputs(options)
+    names, inputs = tests_named(options), options.inputs
     check_first(names, [*inputs.sets.names])
     if options.target.target and not any(map(is_own, names)) and "deletion" not in names:
         refuse_options(

@@ -16,9 +16,9 @@ from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, sizes_of
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
+from jaxaudit.cli.networks import PlannedSize, lines_of_effort, numbers_of_effort, time_of
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.own_code import parse_field, with_fields
-from jaxaudit.cli.recipe import PlannedSize, lines_of_effort, numbers_of_effort, time_of
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples
 from jaxaudit.data.examples import Role
@@ -41,10 +41,8 @@ def plan_audit(
     tests: tuple[KSTest, ...],
     learner_of: Callable[[str, str], SteppedLearner],
 ) -> tuple[KSOptions, Summary]:
-    """The options for an audit of this effort, and the plan.
-
-    What is `given_options` on the command line is not changed; `options` are the same with defaults. `learner_of` is
-    the learner for a model name and mlp's hidden layers.
+    """The options for an audit of this effort, and the plan; what is `given_options` on the command line is not
+    changed.
     """
     full = _work(given_options, options, sets, tests)
     networks = [(options.model.model or "", options.model.hidden or "")]

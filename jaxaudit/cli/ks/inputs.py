@@ -86,15 +86,8 @@ def positions(whole: Examples | SourceSet, part: Examples | None) -> np.ndarray:
 
 
 class Case(NamedTuple):
-    """The data of an audit, matched record by record.
-
-    Attributes:
-        sets: the query set. The calibration set, with the query set's classes in its order, and no record of query set
-            or holdout; absent where known members are enough. The holdout: records of the same provider that the target
-            was not trained on. Known members, with no record of the others.
-        files, simulated: targets given as files of outputs, and targets of known truth, to be trained.
-        read: each set by role as it was read.
-        commitment: of the blind challenge that the files of outputs answer.
+    """The sets, matched record by record: none has a record of another. `files` of outputs and `simulated` ones are the
+    targets; `read` are the sets as they were read; `commitment` is of the blind challenge that the files answer.
     """
 
     sets: Sets[Examples]
@@ -275,10 +268,9 @@ def tests_of_dealt(query: int) -> tuple[str, ...]:
 
 
 def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool = False) -> Sets["Examples"]:
-    """The records of a set dealt at random, a third each, into query set, holdout and known members.
-
-    With a calibration set each part is a fourth: for a set that has no other split. A copy of a record is left out,
-    since it would stand in two sets.
+    """The records of a set dealt at random, a third each, into query set, holdout and known members; a fourth with a
+    calibration set, for a set that has no other split. A copy of a record is left out, since it would stand in two
+    sets.
     """
     key, calibration = stream(key, "dealt set"), None
     if with_calibration:
@@ -338,10 +330,7 @@ def fields_of_tests(audit: KSFlags, targets: int) -> dict[str, Any]:
 def tests_of(
     options: KSOptions, targets: int, own_tests: Mapping[str, KSTest], *, with_rho: bool
 ) -> tuple[KSTest, ...]:
-    """The tests that the options name, your own included; the first gives the verdict.
-
-    With `with_rho` rho is added to them. Without replicates it is left out.
-    """
+    """The tests that the options name, your own included, and rho if asked; the first gives the verdict."""
     audit, names = options.audit, tests_named(options)
     names = names if "rho" in names or not with_rho else (*names, "rho")
     tests_by_name, values = {**built_in_tests(), **own_tests}, fields_of_tests(audit, targets)

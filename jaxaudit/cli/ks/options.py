@@ -267,14 +267,8 @@ class KSOptions:
 
 
 class KSInputs(NamedTuple):
-    """The sets, and the models' outputs on them.
-
-    Attributes:
-        sets: the sets that are used: of holdout and known members those that all targets have outputs on.
-        targets: the models to be judged.
-        before: the model before the deletion.
-        left_out: what is there and is not used, in words.
-        paths: of the targets.
+    """The sets that are used, the models to be judged and the one before the deletion, and what is `left_out`, in
+    words.
     """
 
     sets: "NamedSets"
@@ -282,11 +276,6 @@ class KSInputs(NamedTuple):
     before: "ModelPlaces | None" = None
     left_out: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
-
-
-def ks_inputs(options: KSOptions) -> KSInputs:
-    """The sets and models that the options name, as far as they fit each other."""
-    return options.inputs
 
 
 def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
@@ -348,7 +337,7 @@ def used_inputs(options: KSOptions) -> KSInputs:
     """The same without the holdout, known members and outputs that no test of these options uses."""
     from jaxaudit.data.examples import Role
 
-    inputs, names = ks_inputs(options), tests_named(options)
+    inputs, names = options.inputs, tests_named(options)
     if any(map(is_own, names)) or options.has_set_alone:
         return inputs
     used = {Role.QUERY, *(Role(role) for name in names for role in BUILT_IN[name] if role != "before")}
@@ -368,7 +357,7 @@ def trains(options: KSOptions) -> bool:
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
 
-    sets = ks_inputs(options).sets.names
+    sets = options.inputs.sets.names
     asked_for = options.audit.tests is not None and not {*names} <= {ALL, *OF_OUTPUTS, "holdout"}
     return Role.HOLDOUT not in sets or data.calibration is not None or (asked_for and Role.CALIBRATION in sets)
 
@@ -379,7 +368,7 @@ OF_OUTPUTS = ("members", "deletion")
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
-    inputs = ks_inputs(options)
+    inputs = options.inputs
     sets = {*inputs.sets.names}
     has_set = {
         "members": "members" in sets,

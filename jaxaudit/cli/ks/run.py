@@ -39,12 +39,12 @@ from jaxaudit.cli.ks.options import (
     ALL,
     KSOptions,
     check_first,
-    ks_inputs,
     parse_direction,
     parse_tests,
     tests_named,
     with_all,
 )
+from jaxaudit.cli.networks import IMAGES, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import refuse_options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_judged, with_fields
 from jaxaudit.cli.parsers import is_texts
@@ -57,7 +57,6 @@ from jaxaudit.cli.read_sets import (
     with_groups_of_sets,
     with_named_groups,
 )
-from jaxaudit.cli.recipe import IMAGES, make_shadow_learner, with_defaults
 from jaxaudit.cli.shadows.plan import count_of
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
@@ -98,7 +97,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
-    options, with_rho = _filled(options), not is_texts(ks_inputs(options).sets.names.get(Role.QUERY, ""))
+    options, with_rho = _filled(options), not is_texts(options.inputs.sets.names.get(Role.QUERY, ""))
     whole = read_case(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
@@ -201,7 +200,7 @@ def _judged(
 
 def _with_groups(options: KSOptions) -> KSOptions:
     """The options with the groups of the sets' files; what is left out of the audit is said on stderr."""
-    inputs = ks_inputs(options)
+    inputs = options.inputs
     for line in inputs.left_out:
         say(line)
     return with_groups_of_sets(options, inputs.sets)
@@ -267,7 +266,7 @@ def _files_by_name(targets: Sequence[FileTarget]) -> dict[str, list[Outputs]]:
 
 def of_texts(options: KSOptions) -> KSOptions:
     """The options with what follows from sets of texts: tests of one number a record alone."""
-    query = ks_inputs(options).sets.names.get(Role.QUERY)
+    query = options.inputs.sets.names.get(Role.QUERY)
     if query is None or not is_texts(query):
         return options
     refuse_options({"--target-kind": options.target.target_kind != "auto"}, "texts have log-likelihoods")
@@ -281,7 +280,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
     path = options.audit.shadows or Path()
     bank = load_bank(path)
-    inputs = ks_inputs(options)
+    inputs = options.inputs
     for line in inputs.left_out:
         say(line)
     if bank.groups is not None and Role.MEMBERS in inputs.sets.names:
@@ -345,13 +344,13 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
 
 def _reader_as(options: KSOptions, description: Description) -> Callable[[str], Examples]:
     """A function that reads a set as those of the bank were read."""
-    inputs = {"label": ks_inputs(options).sets.label, "images": description.images}
+    inputs = {"label": options.inputs.sets.label, "images": description.images}
     return reader(replace(options.data, **inputs), description.group_columns)
 
 
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     """The sets of the bank that are given again, by role."""
-    description, names = bank.description, ks_inputs(options).sets.names
+    description, names = bank.description, options.inputs.sets.names
     if description.outputs in SCORED:
         # Of records without classes only their number is known.
         for role, size in zip(Sizes._fields, description.sizes, strict=True):
@@ -387,8 +386,8 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
     Of records without classes only their number is known.
     """
     data, description = options.data, bank.description
-    name = ks_inputs(options).sets.names.get(Role.MEMBERS)
-    if name is None or not all(Role.MEMBERS in model.places for model in ks_inputs(options).targets):
+    name = options.inputs.sets.names.get(Role.MEMBERS)
+    if name is None or not all(Role.MEMBERS in model.places for model in options.inputs.targets):
         return None
     if description.outputs in SCORED:
         count = count_of("members", name)
@@ -437,7 +436,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
             return target_outputs(place, bank, columns, called)
         return load_outputs(place, classes, rows, as_outputs(target.target_kind), of=called)
 
-    return file_targets(ks_inputs(options), one, target.allow_unrelated_target)
+    return file_targets(options.inputs, one, target.allow_unrelated_target)
 
 
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:

@@ -19,6 +19,14 @@ from jaxaudit.audits.power.audit import (
 from jaxaudit.audits.power.result import PowerAudit
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
+from jaxaudit.cli.networks import (
+    PlannedSize,
+    lines_of_effort,
+    make_shadow_learner,
+    numbers_of_effort,
+    time_of,
+    with_defaults,
+)
 from jaxaudit.cli.options import with_usual, with_values
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.progress import say
@@ -32,15 +40,7 @@ from jaxaudit.cli.read_sets import (
     with_dealt_groups,
     with_named_groups,
 )
-from jaxaudit.cli.recipe import (
-    PlannedSize,
-    lines_of_effort,
-    make_adapters,
-    make_shadow_learner,
-    numbers_of_effort,
-    time_of,
-    with_defaults,
-)
+from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
@@ -99,10 +99,7 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
 
 
 def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
-    """Prepares the `power` command for shadow models that exist, without training anything.
-
-    Reads the bank in the folder `options.audit.shadows`. The `audit` of the job computes the power when called.
-    """
+    """The work for these options with the models of a bank."""
     path, sizes = options.audit.shadows or Path(), options.sizes
     bank = load_bank(path)
     models = open_bank(bank)

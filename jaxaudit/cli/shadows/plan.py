@@ -59,18 +59,9 @@ ADVICE = "free space there and repeat the command."
 
 
 class BankSets(NamedTuple):
-    """The records of a bank; columns are the query set, the holdout, the calibration set.
-
-    Attributes:
-        parts, hashes: the inputs of each set, and hashes of the sets as they were read.
-        counts: numbers of records of each set, dropped ones included.
-        labels: class of each record.
-        dropped: records that no model is trained on.
-        groups: of query set and holdout, if groups are kept whole.
-        sampled_alike: the test whether query set and holdout are exchangeable, on records that are not dropped; None
-            without a holdout.
-        columns: of tables, with the words of all sets.
-        ids: the caller's own names of the records, if asked for.
+    """The records of a bank; columns are the query set, the holdout, the calibration set. `dropped` are records that no
+    model is trained on; `groups` of query set and holdout are kept whole; `sampled_alike` is of records that are not
+    dropped; `columns` are of tables, with the words of all sets; `ids` are the caller's own, if asked for.
     """
 
     parts: tuple[np.ndarray, ...]

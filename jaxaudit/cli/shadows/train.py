@@ -11,11 +11,12 @@ from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING, named_sets
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner, time_of
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, refuse_without_effect, with_usual, with_values
 from jaxaudit.cli.own_code import OF_TEXTS, is_of_sklearn, parse_judged, source_hashes
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
-from jaxaudit.cli.recipe import EPOCHS, HIDDEN, load_estimator, make_shadow_learner, refuse_other_network, time_of
+from jaxaudit.cli.recipe import load_estimator, refuse_other_network
 from jaxaudit.cli.shadows import PlannedModels, TrainOptions
 from jaxaudit.cli.shadows.plan import (
     bank_description,

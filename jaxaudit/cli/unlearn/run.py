@@ -105,14 +105,8 @@ NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-co
 
 
 class Parts(NamedTuple):
-    """The records of a run of `unlearn`.
-
-    Attributes:
-        train, test: the training records and the test records.
-        forget: marks the training records to forget.
-        forgotten, described: the records to forget, and the training records, in words.
-        notes: limitations to show.
-        answers: other answers to the questions of the records to forget; None if there are none.
+    """The training and the test records, those to forget, both in words, limitations to show, and other answers to the
+    questions of the records to forget, if there are any.
     """
 
     train: Examples

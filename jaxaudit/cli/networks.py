@@ -1,0 +1,109 @@
+"""From options to the learner of shadow models, with its defaults, and how long a run takes, in words."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from jaxaudit.cli.groups import Network, RecipeFlags, named_sets
+from jaxaudit.cli.options import Options, with_usual
+from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
+from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
+from jaxaudit.cli.progress import duration, say
+from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner, refuse_other_network
+from jaxaudit.data import Examples
+from jaxaudit.data.sequences import are_texts, vocabulary_of
+from jaxaudit.ensemble import StepCost
+from jaxaudit.ensemble.execution import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
+from jaxaudit.errors import InputError
+from jaxaudit.learners import SteppedLearner
+
+HIDDEN, EPOCHS, IMAGES = "512,256,128", 15, "28x28"
+DEMO_SETS = ("digits", "printed-digits")
+DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGES = "mlp", "256", 40, "8x8"
+"""Defaults without data: both sets are embedded, and the digits are stored as 8x8."""
+
+
+def with_defaults(options: Options) -> Options:
+    """The options of `ks` or `power` with defaults filled in for the sets, the network and its training."""
+    names = {str(role): name for role, name in named_sets(options.data).names.items()}
+    query = names.get("query")
+    options = with_usual(options, epochs=DEMO_EPOCHS if query is None else EPOCHS)
+    # A given warm-up may be longer than the default epochs.
+    options.recipe.check()
+    if query is None:
+        return with_usual(
+            options,
+            **dict(zip(("query", "calibration"), DEMO_SETS, strict=True)),
+            images=DEMO_IMAGES,
+            model=DEMO_MODEL,
+            hidden=DEMO_HIDDEN,
+        )
+    calibration = None if "calibration" in names else other_split(query)
+    if calibration is not None:
+        say(f"no --calibration given; using {calibration}")
+    model = OF_TEXTS if is_texts(query) else None
+    return with_usual(options, calibration=calibration, images=IMAGES, model=model, hidden=HIDDEN)
+
+
+def make_shadow_learner(model: Network, recipe: RecipeFlags, query: Examples, records: int) -> SteppedLearner:
+    """The model and training recipe of shadow models, for training sets of at most this many records."""
+    name, texts, adapters = model.model or "mlp", are_texts(query), make_adapters(model, recipe.dropout)
+    built_in = adapters is None and parse_model(name) is None
+    of_texts = adapters is not None or is_of_texts(name)
+    if built_in or adapters:
+        refuse_other_network(name, of_texts, texts)
+    if built_in and not of_texts and name != "mlp" and query.inputs.ndim != 4:
+        raise InputError(
+            f"--model {name} is for images, and {query.name} has records of shape {query.inputs.shape[1:]}; use mlp, "
+            "or a network of your own."
+        )
+    factory = adapters or make_factory(name, parse_hidden(model.hidden or ""), recipe.dropout)
+    recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
+    classes = adapters.vocabulary if adapters else vocabulary_of(query) or len(query.class_names)
+    learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, texts)
+    if not learner.net.seeded:
+        say(UNSEEDED)
+    return learner
+
+
+FIXED_SECONDS = 10.0
+"""Seconds for reading, judging, and compiling what is small."""
+
+
+def seconds_of(operations: float, cost: StepCost) -> float:
+    """How long a run of so many operations takes on two cores of a CPU, compilation included: a function of shapes."""
+    return round(operations / OPERATIONS_A_SECOND + cost.equations / EQUATIONS_A_SECOND + FIXED_SECONDS, 1)
+
+
+def time_of(operations: float, cost: StepCost) -> str:
+    """As `seconds_of`, in words."""
+    return f"about {duration(seconds_of(operations, cost))} on two cores of a CPU"
+
+
+class PlannedSize(NamedTuple):
+    """What an effort takes, what it leaves out, and by how much the minimum detectable fraction is then larger."""
+
+    operations: float
+    reduced: Sequence[str]
+    effect: float = 1.0
+
+
+def lines_of_effort(reached: PlannedSize, in_full: float, cost: StepCost) -> list[str]:
+    """Lines of a printed plan: what it leaves out, and how long a run takes that leaves nothing out (`in_full`)."""
+    if not reached.reduced:
+        return []
+    lines = [f"  reduced: {'; '.join(reached.reduced)}"]
+    if reached.effect > 1.01:
+        lines.append(f"  effect: the minimum detectable fraction is about {reached.effect:.1f} times as large")
+    return [*lines, f"  --effort full: {time_of(in_full, cost)}; nothing reduced"]
+
+
+def numbers_of_effort(effort: str, reached: PlannedSize, in_full: float, cost: StepCost) -> dict[str, object]:
+    """The same as `lines_of_effort`, as fields for `--json`; `effort` is the name of the run's effort."""
+    return {
+        "effort": effort,
+        "operations": reached.operations,
+        "seconds": seconds_of(reached.operations, cost),
+        "reduced": list(reached.reduced),
+        "seconds_in_full": seconds_of(in_full, cost),
+    }

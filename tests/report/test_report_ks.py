@@ -1,23 +1,27 @@
-"""The `ks` answer as JSON, on a terminal and on a page: by rho, by tests of use."""
+"""The `ks` answer as JSON, on a terminal and on a page: by rho, by tests of use, of groups, in the user's own words."""
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
 from support.html_pages import Parsed
 from support.saved_runs import as_json
+from support.saved_runs.groups import GROUPS, groups_run
+from support.saved_runs.groups import USED as REMEMBERED
 from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, judged, ks_run, rho_between, without_rho
 from support.terminals import said, shown
 
 from jaxaudit import TargetResult
-from jaxaudit.audits.ks.result import KSResult, Rates
-from jaxaudit.errors import visible
+from jaxaudit.audits.ks.result import KSResult, Rates, check_ks_result
+from jaxaudit.errors import InputError, visible
 from jaxaudit.metrics import Usage
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
-from jaxaudit.report import Run, part_of, report_html
+from jaxaudit.report import Run, in_words, parse_name, part_of, report_html
+from jaxaudit.report.terminal import ROWS
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
 LEFT = replace(UNUSED, question="left")
@@ -155,3 +159,60 @@ def test_no_table_says_what_a_check_took_away():
     part = [cells for cells in part_of(made).tables if cells.title == "Use of the query set"]
     assert [row[2] for row in part[0].rows] == ["inconclusive"]
     assert ["outputs.csv", "inconclusive"] in [row[:2] for row in rows(made)]
+
+
+def rows_of_groups(text: str) -> list[list[str]]:
+    """Lines of the tables of groups: a group, its first row, p-values."""
+    return [line.split() for line in text.splitlines() if re.match(r"\s*\d+ +\d+ +[<.1]", line)]
+
+
+def test_a_terminal_has_the_strongest_groups_and_counts_the_rest() -> None:
+    text = shown(groups_run(), width=80, hint="--details has more.")
+    rows = rows_of_groups(text)
+    assert len(rows) == ROWS
+    assert {row[0] for row in rows if row[-1] == "remembered"} == {str(number) for number in range(1, REMEMBERED + 1)}
+    assert f"{REMEMBERED} of {GROUPS} groups are still remembered" in " ".join(text.split())
+    assert f"The first {ROWS} of {GROUPS} are shown" in " ".join(text.split())
+    assert "numbers (no.) are not your ids" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_details_and_few_groups_have_every_group_once() -> None:
+    few = shown(groups_run(groups=6), width=80, hint="--details has more.")
+    for text, groups in ((shown(groups_run()), GROUPS), (few, 6)):
+        assert sorted(int(row[0]) for row in rows_of_groups(text)) == list(range(1, groups + 1))
+
+
+def test_a_page_has_every_group_and_nobodys_name() -> None:
+    html = report_html(groups_run())
+    assert html.count("<td>remembered</td>") == REMEMBERED
+    assert html.count("<td>not found</td>") == GROUPS - REMEMBERED
+    assert "scores.csv 1" not in html
+
+
+def test_groups_and_their_finding_come_together() -> None:
+    run = groups_run(groups=6)
+    target = msgspec.structs.replace(run.result.targets[0], grouping=None)
+    with pytest.raises(ValueError, match="groups have no finding"):
+        check_ks_result(msgspec.structs.replace(run.result, targets=(target,)), {})
+
+
+class Card(NamedTuple):
+    about: str
+    lines: tuple[str, ...]
+    number: float
+
+
+def test_names_stand_in_all_texts_and_numbers_stay() -> None:
+    card = Card("out.csv", ("The target used the query set, not the holdout's.", "the query-set"), 0.5)
+    names = ["query=our 3 files", "target=model X"]
+    assert in_words(card, names, "out.csv") == Card(
+        "model X", ("Model X used our 3 files, not the holdout's.", "the query-set"), 0.5
+    )
+    assert in_words(card, []) is card
+
+
+@pytest.mark.parametrize("text", ["train=x", "query", "query=", f"query={'x' * 101}", "target=a\nb"])
+def test_a_name_of_nothing_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="`name`"):
+        parse_name(text)

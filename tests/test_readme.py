@@ -48,7 +48,7 @@ def test_a_section_is_up_to_date(page: Path, name: str):
     assert shown == sections.RESULT_SECTIONS[page, name](), "run python tests/readme_sections.py"
     if name == "references":
         assert "\\" not in shown, "a letter is missing in LETTERS"
-        labels = re.findall(r"^\((\w+)\)=$", shown, re.MULTILINE)
+        labels = re.findall(r"^\(([\w-]+)\)=$", shown, re.MULTILINE)
         assert len(labels) == len(set(labels)) == sections.PAPERS.read_text(encoding="utf-8").count("\n@")
 
 

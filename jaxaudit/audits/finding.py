@@ -82,8 +82,8 @@ def no_confidence(why: str) -> Confidence:
 
 
 BY_A_BANK = (
-    "train models of your own kind on random halves (jaxaudit shadows train --coins --model YOURS, or plan and your "
-    "own script), and attack these (jaxaudit attack --shadows)"
+    "train models of your own kind on random halves (jaxaudit shadows train, or jaxaudit shadows plan and your own "
+    "script), and attack these (jaxaudit attack)"
 )
 
 

@@ -27,7 +27,7 @@ from jaxaudit.audits.bank_odds import (
 )
 from jaxaudit.data.bank.bank import Bank, load_bank, read_models, row_blocks
 from jaxaudit.data.bank.description import SCORED, Sizes
-from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.bank.outputs import load_into, refuse_labels
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.form import OutputsPlace, as_place
@@ -99,6 +99,9 @@ def open_bank(
     most = LARGEST[bank.description.outputs]
 
     def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
+        # What a model that publishes labels gives away is a question for attacks.
+        if not by_view:
+            refuse_labels(values, bank.description, f"model {numbers[index]}")
         outputs = model_outputs(bank, numbers[index], values)
         odds[index], correct[index] = outputs.log_odds[columns], outputs.correct[columns]
         accuracies[index] = own_accuracy(bank, numbers[index], outputs)

@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 from threadpoolctl import ThreadpoolController
 
-from jaxaudit.data.tables.columns import frame
 from jaxaudit.data.tables.table import Column
 from jaxaudit.errors import InputError, check_ranges, first_line
 
@@ -147,7 +146,12 @@ class EstimatorLearner:
     def _rows(self, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
         """A copy of the records that the estimator may change."""
         rows = np.array(inputs, np.float64).reshape(len(inputs), -1)
-        return frame(rows, self.columns) if self.columns else rows
+        if not self.columns:
+            return rows
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.tables.columns import frame
+
+        return frame(rows, self.columns)
 
     @contextmanager
     def _guarded(self, task: str) -> Iterator[None]:

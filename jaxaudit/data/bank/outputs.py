@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from jaxaudit.data.bank.description import BY_CLASS, SCORED, Description
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
@@ -76,7 +77,9 @@ def load_into(path: Path | OutputsPlace, description: Description, of: str | Non
             raise InputError(f"{place.name}: {layout} are read from a .npy file of shape {description.shape}.")
         values = read_npy(place.path, min(MAX_BYTES, 16 * math.prod(description.shape) + SPARE))
     with np.errstate(over="ignore"):
-        return checked(values.astype(np.float32), description, place.name)
+        outputs = checked(values.astype(np.float32), description, place.name)
+    refuse_labels(outputs, description, place.name)
+    return outputs
 
 
 def checked(values: np.ndarray, description: Description, source: str) -> np.ndarray:
@@ -86,7 +89,6 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
     if description.outputs in BY_CLASS:
         for rows in np.moveaxis(viewed, 1, 0):
             span = span_of(rows, source)
-            refuse_hard_labels(rows, source)
             if (inside(span) and _sum_to_one(rows, span)) != (description.outputs == "probabilities"):
                 raise _other_kind(description, source)
         return viewed
@@ -104,6 +106,15 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
                 "a bank with `outputs` score."
             )
     return viewed
+
+
+def refuse_labels(outputs: Float[np.ndarray, "n views values"], description: Description, source: str) -> None:
+    """Rejects predicted labels in place of numbers for each class, unless this package trained the models: what a tree
+    that is grown in full is sure of are its probabilities.
+    """
+    if description.outputs in BY_CLASS and not description.device:
+        for rows in np.moveaxis(outputs, 1, 0):
+            refuse_hard_labels(rows, source)
 
 
 def _refuse_form(

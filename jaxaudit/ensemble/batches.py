@@ -18,8 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, cores
 from jaxaudit.ensemble.program import chunk_bits, place_models, place_pool
 from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
-from jaxaudit.learners.learner import FormedLearner, Learner, SteppedLearner
-from jaxaudit.learners.stepped import own_batches, pool_batches
+from jaxaudit.learners.learner import FormedLearner, Learner, SteppedLearner, own_batches, pool_batches
 
 MODELS = 8
 """So many models are measured together, or fewer if memory is short."""

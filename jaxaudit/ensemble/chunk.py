@@ -24,8 +24,7 @@ from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
 from jaxaudit.ensemble.program import DISPATCH, When, init_chunk, place_models, run_block
 from jaxaudit.errors import InputError
 from jaxaudit.learners.estimator import EstimatorLearner
-from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
-from jaxaudit.learners.stepped import moment_of
+from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState, moment_of
 from jaxaudit.membership import AllBut, Membership
 
 

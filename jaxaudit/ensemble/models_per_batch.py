@@ -24,8 +24,7 @@ from jaxaudit.ensemble.batches import Tables, place_block
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks
 from jaxaudit.ensemble.program import DISPATCH, init_chunk, place_models, run_block
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import FormedLearner, SteppedLearner
-from jaxaudit.learners.stepped import moment_of
+from jaxaudit.learners.learner import FormedLearner, SteppedLearner, moment_of
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
 

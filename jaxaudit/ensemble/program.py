@@ -10,8 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key, Real, UInt32
 
-from jaxaudit.learners.learner import Moment, SteppedLearner
-from jaxaudit.learners.stepped import compiled, epoch_bits, init_key, moment_of, take_step
+from jaxaudit.learners.learner import Moment, SteppedLearner, compiled, epoch_bits, init_key, moment_of, take_step
 from jaxaudit.randomness import RUN_ONCE
 
 DISPATCH = Lock()

@@ -15,8 +15,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import check_ranges
-from jaxaudit.learners.learner import Inputs, Labels
-from jaxaudit.learners.stepped import traced_batches
+from jaxaudit.learners.learner import Inputs, Labels, traced_batches
 from jaxaudit.unlearning.method import Chosen, LogProbs, of_label
 
 EPOCHS, LEARNING_RATE, BATCH_SIZE = 10, 0.01, 64

@@ -23,7 +23,7 @@ from jaxtyping import Shaped
 from jaxaudit.cli.deal.show import DealSide
 from jaxaudit.cli.deal.source import INPUTS
 from jaxaudit.data import Examples
-from jaxaudit.data.challenge import (
+from jaxaudit.data.deals import (
     RECORD,
     Key,
     file_hash,

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxaudit.cli.deal.source import DealtUnits, single_groups
 from jaxaudit.cli.show import Summary
-from jaxaudit.data.challenge import DEAL_RECORD, HOME, KEY
+from jaxaudit.data.deals import DEAL_RECORD, HOME, KEY
 from jaxaudit.data.labels import COLUMN
 
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}

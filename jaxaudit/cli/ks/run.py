@@ -31,8 +31,7 @@ from jaxaudit.cli.read_sets import group_columns, tell_of_large_numbers, with_gr
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
-from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
-from jaxaudit.data.bank.outputs import WHOLE
+from jaxaudit.data.bank.description import MOST_CLASSES, WHOLE, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.examples import Role
 from jaxaudit.data.groups import groups_by_role, hash_of_groups
 from jaxaudit.data.outputs.outputs import Outputs

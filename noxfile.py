@@ -35,7 +35,7 @@ OF_PYTORCH = (
     "tests/cli/test_cli_scores_lm.py",
     "tests/cli/test_cli_shadows_adapters.py",
     "tests/fuzz/test_fuzz_language_models.py",
-    "tests/learners/test_recipes_torch.py",
+    "tests/learners/test_recipes.py",
     "tests/models/test_causal.py",
     "tests/models/test_lora.py",
     "tests/models/test_models_language_model.py",

@@ -43,7 +43,7 @@ FUNCTIONS = {
         "measure_models_per_batch": "training",
         "log_probs_many": "training",
     },
-    "jaxaudit.learners.stepped": {"train_by_steps": "training"},
+    "jaxaudit.learners.learner": {"train_by_steps": "training"},
 }
 FIRST, SECOND = "first run", "second run"
 

@@ -23,7 +23,7 @@ from torch import nn
 from bench.harness import Bench, Claim, Spread, Timings, interleave, report
 from bench.training import CLASSES, Job, leaving_one_out, liu_cnn, mlp
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many, measure_models_per_batch
-from jaxaudit.learners.stepped import epoch_bits, init_key, own_batches, pool_batches, takes_pool_order
+from jaxaudit.learners.learner import epoch_bits, init_key, own_batches, pool_batches, takes_pool_order
 
 ROUNDS = 7
 UNIT = 1000  # model-steps; timings are seconds for so many

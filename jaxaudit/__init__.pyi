@@ -70,8 +70,8 @@ from .data.examples import Role as Role
 from .data.examples import Sets as Sets
 from .data.outputs.outputs import load_outputs as load_outputs
 from .data.outputs.outputs import outputs_of as outputs_of
-from .data.scores.files import load_scores as load_scores
 from .data.scores.table import ScoreTable as ScoreTable
+from .data.scores.table import load_scores as load_scores
 from .data.scores.table import score_table as score_table
 from .data.sequences import BYTES as BYTES
 from .data.sequences import Tokenizer as Tokenizer

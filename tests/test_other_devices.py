@@ -19,7 +19,7 @@ from jaxaudit.attacks import learned
 from jaxaudit.audits import left_out
 from jaxaudit.ensemble import batches, chunk, train
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance, squared_grad_norms
-from jaxaudit.kernels.gradient_norms import directions
+from jaxaudit.kernels.gradient_norms import norms
 from jaxaudit.learners import network
 from jaxaudit.models import LiuCNN, ViT
 
@@ -93,7 +93,7 @@ PROGRAMS: dict[str, Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]] = 
     "outputs": lambda: (partial(train._log_probs, learner()), (models(learner()), words(7, 4))),
     "own outputs": lambda: (partial(left_out._log_probs_each, learner()), (models(learner()), words(3, 1, 4))),
     "squared norms": lambda: of_network(squared_grad_norms, trained(LiuCNN, 28, 28, 1), (28, 28, 1)),
-    "summed gradient": lambda: of_network(partial(directions._summed_gradient, constants=()), learner(), (4,)),
+    "summed gradient": lambda: of_network(partial(norms._summed_gradient, constants=()), learner(), (4,)),
     "a learned attack": a_learned_attack,
 }
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from bench.device.networks import EPSILON, GROUPS, Conv, Dense, Network, Norm, Operations
 from bench.training import Job
-from jaxaudit.learners.stepped import init_key
+from jaxaudit.learners.learner import init_key
 
 TORCH = Operations(
     torch.relu,

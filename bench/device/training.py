@@ -17,7 +17,7 @@ from bench.harness import Spread
 from bench.training import Job
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.learners import network
-from jaxaudit.learners.stepped import epoch_bits, own_batches
+from jaxaudit.learners.learner import epoch_bits, own_batches
 from jaxaudit.membership import subsets
 
 LEARNING_RATE = 1e-3

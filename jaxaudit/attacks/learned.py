@@ -20,7 +20,7 @@ from jaxaudit.ensemble.chunk import Results, call_directory
 from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.learners.stepped import epoch_bits, init_key, traced_batches
+from jaxaudit.learners.learner import epoch_bits, init_key, traced_batches
 from jaxaudit.models import RUN_ONCE
 
 SOURCE = "Nicolae et al. 2018; Shokri et al. 2017"

@@ -17,11 +17,9 @@ from jaxtyping import Float, Float32, Int
 from scipy import special
 
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.data.bank.description import Description, Kind
-from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.bank.description import Description, Kind, load_into
 from jaxaudit.data.outputs.form import OutputsPlace, as_place
-from jaxaudit.data.outputs.outputs import Outputs, logit_step, match_logits, match_precision
-from jaxaudit.data.outputs.precision import (
+from jaxaudit.data.outputs.kinds import (
     MOST_DECIMALS,
     as_dtype,
     coarsest_dtype,
@@ -31,6 +29,7 @@ from jaxaudit.data.outputs.precision import (
     significant_of,
     step_near,
 )
+from jaxaudit.data.outputs.outputs import Outputs, logit_step, match_logits, match_precision
 from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
 BLOCK = 1 << 19

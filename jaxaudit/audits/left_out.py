@@ -12,7 +12,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
 from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
 from jaxaudit.learners.estimator import EstimatorLearner
-from jaxaudit.learners.stepped import compiled
+from jaxaudit.learners.learner import compiled
 from jaxaudit.membership import AllBut, everyone, leave_group_out
 
 

@@ -26,8 +26,7 @@ from jaxaudit.audits.bank_odds import (
     score_outputs,
 )
 from jaxaudit.data.bank.bank import Bank, load_bank, read_models, row_blocks
-from jaxaudit.data.bank.description import SCORED, Sizes
-from jaxaudit.data.bank.outputs import load_into, refuse_labels
+from jaxaudit.data.bank.description import SCORED, Sizes, load_into, refuse_labels
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.form import OutputsPlace, as_place

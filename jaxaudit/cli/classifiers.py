@@ -149,7 +149,7 @@ def read_table_options(options: TableData) -> "Table":
     import numpy as np
 
     from jaxaudit.data import Column, Table, load, load_table
-    from jaxaudit.data.resolve import table_names
+    from jaxaudit.data.files import table_names
 
     name = options.data or DEFAULT_DATA
     choice: dict[str, Any] = {field: getattr(options, field) for field in ("label", "categorical", "drop")}

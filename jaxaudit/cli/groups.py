@@ -33,7 +33,7 @@ from jaxaudit.cli.parsers import (
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxaudit.data.roles import NamedSets
+    from jaxaudit.data.deals import NamedSets
 
 DATA, MODEL, TRAINING, AUDIT, OUTPUT = "Data", "Model", "Training", "Audit", "Output"
 TRAINED_HERE = ModelSource.TRAINING | ModelSource.BAYES | ModelSource.ESTIMATOR
@@ -320,9 +320,9 @@ def bank_of_shadows(help: str) -> Any:
 def named_sets(data: Any) -> "NamedSets":
     """The sets that the options name; none may be missing but a query set that the command has an embedded one for."""
     # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.deals import NamedSets, open_folder
     from jaxaudit.data.examples import Role, Sets
     from jaxaudit.data.paths import exists
-    from jaxaudit.data.roles import NamedSets, open_folder
 
     held, deal = getattr(data, "holdout", None), getattr(data, "deal", None)
     # Of a folder that is not there the check of all paths says so.

@@ -20,16 +20,14 @@ from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.data import Examples, align_classes, is_image, load, prepare_images
-from jaxaudit.data.challenge import dealt_side
+from jaxaudit.data.deals import NamedSets, dealt_side
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_file, groups_in_file, load_groups, number_sets
 from jaxaudit.data.labels import COLUMN, INDEX_NAMES, MOST_CLASSES, are_dealt
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.pairs import drop_overlap, find_overlap, refuse_overlap
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.roles import NamedSets
-from jaxaudit.data.scores.files import load_scores
-from jaxaudit.data.scores.table import ScoreTable
+from jaxaudit.data.scores.table import ScoreTable, load_scores
 from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
 from jaxaudit.data.texts import LONGEST_NAME, Texts, read_texts
 from jaxaudit.errors import InputError, without_folders

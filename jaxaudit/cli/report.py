@@ -74,7 +74,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
 
     extras = metadata.metadata("jaxaudit").get_all("Provides-Extra", [])
     facts = {"jaxaudit": metadata.version("jaxaudit"), "python": platform.python_version(), **this_machine()}
-    facts |= {"data": str(data_folder(None) or "none (JAXAUDIT_DATA is not set)"), "cache": str(cache_dir())}
+    facts |= {"data": str(data_folder() or "none (JAXAUDIT_DATA is not set)"), "cache": str(cache_dir())}
     facts |= {f"extra {extra}": _lacking("jaxaudit", extra) or "ready" for extra in extras}
     problems = [f"jaxaudit {lacking}: install it anew" for lacking in [_lacking("jaxaudit", "")] if lacking]
     problems += ["no cache: set JAXAUDIT_CACHE to a folder in which only you may write"] * (cache_dir() == NOWHERE)

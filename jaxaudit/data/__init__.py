@@ -3,11 +3,10 @@
 Whatever is missing, irregular, damaged, too large or of another kind is an `InputError` of every reader here, and of no
 other type; `Raises` says only what a reader refuses beyond that. Writers raise `OSError` where nothing can be written.
 
-A name or a path becomes `Examples` (arrays) or a `Table` (columns of numbers and categories); overlap, classes and
-preprocessing are here, too. `formats/`: a kind of file each; `sets/`: sets known by name; `tfds.py`: sets of TensorFlow
-Datasets; `tables/`: records of people; `outputs/`: what a target said; `weights.py`: arrays by name; `bank/`:
-shadow models that anybody trained; `scores/`: a number a record and model. All of it runs on the host, with NumPy and
-without JAX.
+A name or a path becomes `Examples` (arrays) or a `Table` (columns of numbers and categories) in `files.py`; overlap,
+classes and preprocessing are here, too. `formats/`: a kind of file each; `known_sets.py`, `tfds.py`: sets by name;
+`own_table.py`: records of people; `deals.py`: what a deal left; `outputs/`: what a target said; `weights.py`: arrays by
+name; `bank/`: shadow models that anybody trained; `scores/`: a number a record and model.
 
 `__init__.pyi` lists what other rooms may use; of that, `__all__` has what users need, which the site documents.
 """

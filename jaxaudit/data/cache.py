@@ -56,9 +56,7 @@ def is_users_own(folder: Path, closed: int = 0o022) -> bool:
 
 
 def cache_place() -> Path:
-    """Where the cache folder is: `$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder; `NOWHERE` for a
-    user without a home folder.
-    """
+    """`$JAXAUDIT_CACHE`, else `jaxaudit` in the platform's cache folder; `NOWHERE` for a user without a home folder."""
     if chosen := os.environ.get("JAXAUDIT_CACHE"):
         return expanded(chosen)
     with suppress(RuntimeError, OSError):
@@ -106,9 +104,8 @@ def cached_rows(
     columns: int,
     build: Callable[[Int[np.ndarray, " new"]], Iterable[Mapping[int, Float[np.ndarray, " columns"]]]],
 ) -> Float[np.ndarray, "rows columns"]:
-    """Numbers of records (`columns` of each) by their `digests`, with the guarantees of `cached_arrays`; up to
-    `MOST_ROWS` rows of a key are kept, the latest. What `build` makes, some records at a time, is kept while it goes
-    on.
+    """Numbers of records, `columns` of each, by their `digests`; else as `cached_arrays`. The latest `MOST_ROWS` of a
+    key are kept, also while `build` goes on.
     """
     path = cache_path(key)
     longest = MOST_ROWS * (max(map(len, digests), default=0) + 8 * columns)

@@ -30,9 +30,7 @@ MOST_WRITTEN = 2**26
 
 
 class RenderedChat(NamedTuple):
-    """A chat as a text in two parts: up to the first character of the answer that is no blank, and the answer with what
-    the template puts behind it, such as the token that ends a turn, without blanks.
-    """
+    """A chat in two parts: up to the answer's first character but blanks, and the rest without blanks at its end."""
 
     prompt: str
     answer: str

@@ -25,9 +25,6 @@ def groups_by_role(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
     """The group of each record of query set, holdout and known members, numbered from 0 in the order in which they
     first occur; of no set if records were dealt one by one.
 
-    Raises:
-        InputError: some of these sets have groups and some have none; or as `number_sets`.
-
     >>> one = Examples(np.zeros((3, 1)), np.array([0, 0, 0]), ("a",), "one", groups=np.array(["b", "a", "b"]))
     >>> groups_by_role(Sets(query=one.take(np.array([0, 2])), holdout=one.take(slice(1, 2)), calibration=one))
     Sets(query=array([0, 0]), holdout=array([1]))
@@ -46,11 +43,7 @@ def groups_by_role(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
 
 
 def number_sets(values: Sets[Shaped[np.ndarray, " _"]]) -> Sets[Int[np.ndarray, " _"]]:
-    """Groups from one value per record, numbered from 0 in the order in which they first occur.
-
-    Raises:
-        InputError: a value is not an integer or text, or occurs in two sets: groups must be kept whole.
-    """
+    """Groups from one value per record, numbered from 0 in the order in which they first occur."""
     checked = [checked_groups(values_of_set, role.words) for role, values_of_set in values.items()]
     if not checked:
         return Sets()
@@ -75,9 +68,7 @@ def groups_in_words(groups: Sets[Int[np.ndarray, " _"]]) -> str:
 
 
 def hash_of_groups(groups: Sets[Int[np.ndarray, " _"]]) -> str:
-    """`blake2b:...` of the partition of query set, holdout and known members into groups, as `number_sets` has them; it
-    does not depend on the names of groups.
-    """
+    """`blake2b:...` of the partition of the sets into groups, whatever the groups are called."""
     digest = hashlib.blake2b(len(groups[Role.QUERY]).to_bytes(8, "little"), digest_size=16)
     digest.update(np.concatenate([*groups.values()]).astype("<i8").tobytes())
     return f"blake2b:{digest.hexdigest()}"
@@ -90,10 +81,7 @@ def groups_file(text: str) -> Path | None:
 
 
 def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
-    """The groups that `jaxaudit deal` wrote into this file of records (`COLUMN`), a value a record; None if it did not.
-
-    Of JSON lines, see `Texts.column`.
-    """
+    """The groups, a value a record, that `jaxaudit deal` wrote into this file (`COLUMN`); None if it did not."""
     path = expanded(data)
     if path.suffix.lower() not in (".npz", *TABLES) or not path.is_file():
         return None
@@ -104,23 +92,19 @@ def groups_in_file(data: str) -> Shaped[np.ndarray, " records"] | None:
         from jaxaudit.data.formats.parquet_file import has_dealt_groups, read_text_table
 
         has_groups = has_dealt_groups(read_text_table(path, lambda name: name == COLUMN))
-    return _in_set(COLUMN, data, None) if has_groups else None
+    return _in_set(COLUMN, data) if has_groups else None
 
 
-def load_groups(
-    text: str, data: str, records: int, of: str, data_dir: Path | None = None
-) -> Shaped[np.ndarray, " records"]:
+def load_groups(text: str, data: str, records: int, of: str) -> Shaped[np.ndarray, " records"]:
     """One value per record, integers or text.
 
     Args:
-        text: a `.npy`, or else the name of an array or column in the `.npz`, `.csv` or `.parquet` that `data` names. In
-            a `.npz` with several splits that is the array with the split in its name, as for inputs and labels:
-            `patient_train` is `patient` of `train`.
-        data: the name of the set, as for `load`, which has this number of `records`.
-        of: the name of the set in messages.
+        text: a `.npy`, or the name of an array or column in the `.npz`, `.csv` or `.parquet` that `data` names.
+            In a `.npz` of several splits that with the split in its name: `patient_train` is `patient` of `train`.
+        of: the name of the set, with its number of `records`, in messages.
     """
     path = groups_file(text)
-    values = checked_groups(flat(_in_set(text, data, data_dir) if path is None else read_npy(path)), of)
+    values = checked_groups(flat(_in_set(text, data) if path is None else read_npy(path)), of)
     if len(values) != records:
         raise InputError(
             f"the groups of the {of} have {len(values)} values, but it has {records} records; give one each."
@@ -128,11 +112,9 @@ def load_groups(
     return values
 
 
-def load_ids(
-    key: str, data: str, records: int, of: str, data_dir: Path | None = None
-) -> Shaped[np.ndarray, " records"]:
+def load_ids(key: str, data: str, records: int, of: str) -> Shaped[np.ndarray, " records"]:
     """The caller's own name of each record, as text, from the column or array `key` of the set's own file."""
-    values = flat(_in_set(key, data, data_dir))
+    values = flat(_in_set(key, data))
     if len(values) != records or values.dtype.kind not in "iuU" or values.dtype.itemsize > 4 * LONGEST:
         raise InputError(
             f"the ids of the {of} ({key!r}) must be one integer, or one text of at most {LONGEST} characters, for each "
@@ -141,9 +123,9 @@ def load_ids(
     return values.astype(str)
 
 
-def _in_set(key: str, data: str, data_dir: Path | None) -> np.ndarray:
+def _in_set(key: str, data: str) -> np.ndarray:
     """The array or column `key` of the set's own file, for the records that the set's name selects."""
-    path, split = file_and_split(data, data_dir)
+    path, split = file_and_split(data)
     suffix = path.suffix.lower() if path is not None and path.is_file() else None
     if path is None or suffix not in (".npz", *TABLES):
         raise InputError(

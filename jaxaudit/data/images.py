@@ -207,10 +207,6 @@ def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bo
     Classes are the folders in sorted order, and the images of a class the files in sorted order. Values are `uint8`, or
     `uint16` of gray images of 16 bits: levels are those of the file. An image is turned as its EXIF tag says. Hidden
     files are skipped. `size` and `gray` are as for `stack_images`.
-
-    Raises:
-        InputError: an image would lose something (colours of 16 bits, CMYK, frames of an animation, transparency);
-            images have different numbers of bits; or there is another file.
     """
     folders = [path for path in entries(root) if path.is_dir() and not path.name.startswith(".")]
     files, labels = [], []
@@ -260,10 +256,8 @@ def _refuse_lossy(image: "Image.Image", path: str) -> None:
 
 @contextmanager
 def opened_image(file: BytesIO | BufferedReader, formats: tuple[str, ...], source: str) -> "Iterator[Image.Image]":
-    """Opens an image with warnings and output suppressed, for the caller to decode, whose errors are an InputError,
-    too. One of more than `MOST_PIXELS` is refused by its header.
-
-    `formats` are the Pillow formats to try; for some others Pillow starts programs.
+    """Opens an image, quietly, as one of these formats of Pillow (for some others it starts programs), if it has at
+    most `MOST_PIXELS` by its header; the caller's errors while decoding are InputErrors.
     """
     # Imported here because most runs decode no image.
     from PIL import Image
@@ -301,11 +295,7 @@ def read_idx(path: Path, max_bytes: int = MAX_BYTES) -> np.ndarray:
 
 
 def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], tuple[str, ...]]:
-    """A mapping from split (train, or test, also called t10k) to (image file, class indices); and all class names.
-
-    Raises:
-        InputError: when two files are of one split and kind, or a file of images has no file of labels beside it.
-    """
+    """A mapping from split (train, or test, also called t10k) to (image file, class indices); and all class names."""
     files: dict[str, dict[str, Path]] = {}
     twice = False
     for path in entries(folder):

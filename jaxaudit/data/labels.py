@@ -160,10 +160,7 @@ _BELOW = re.compile(r"-(\d{2,}|[2-9])")
 
 
 def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | None = None) -> np.ndarray:
-    """The group of each record of the set `of`: one integer or short text per record.
-
-    Messages count records from 1, or by their `rows` in a file, which count from 0.
-    """
+    """The group of each record of the set `of`, checked; messages count from 1, or by their `rows` in a file."""
     values = np.asarray(values)
     if values.ndim != 1 or values.dtype.kind not in "iuU" or longer_than(values, LONGEST):
         raise InputError(
@@ -186,9 +183,8 @@ def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | No
 
 
 def _refuse_without_code(values: np.ndarray, of: str) -> None:
-    """Refuses -1 beside numbers from 0: pandas' codes and clusterings have it for records without a group.
-
-    Beside -2, or as one of the two groups -1 and 1, it is a number like any other.
+    """Refuses -1 as pandas and clusterings have it for no group: beside numbers from 0, but not -2, nor as one of -1
+    and 1.
     """
     distinct, counts = np.unique(values, return_counts=True)
     plain = list(map(_plain, distinct.astype(str).tolist()))
@@ -221,9 +217,7 @@ def group_values(values: Any, rows: Int[np.ndarray, " some"], of: str) -> Shaped
 
 
 def _refuse_alike(words: Shaped[np.ndarray, " n"], of: str) -> None:
-    """Refuses numbers that were floats, whose last digits may be lost, and groups that are one to a reader and two to a
-    computer: 7 and 007, or texts apart in their blanks.
-    """
+    """Refuses numbers that were floats, and groups that are one to a reader and two to a computer, as 7 and 007."""
     distinct = np.unique(words).tolist()
     numbers = distinct if all(map(_FLOAT.fullmatch, distinct)) else []
     if any("e" in word or ("." in word and abs(float(word)) >= EXACT) for word in numbers):

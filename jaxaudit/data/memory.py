@@ -27,9 +27,7 @@ def memory_bytes(root: Path = Path("/")) -> int:
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int:
-    """The memory that this process may still take, in bytes: what the machine has available, or what is left of the
-    control group's limit if that is less. Half of `memory_bytes` where the machine does not say.
-    """
+    """The bytes that this process may still take, within its control group; or half of `memory_bytes`."""
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

@@ -29,9 +29,6 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     Guarantees: same records in the same order, the `class_names` of `query`, and every class with a record in one set
     has a record in the other. Names without a record on either side are ignored.
 
-    Raises:
-        InputError: a class has records in only one of the sets, or is named in only one of them.
-
     >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
     >>> other = Examples(np.zeros((3, 1)), np.array([0, 1, 1]), ("dog", "cat"), "other")
     >>> align_classes(query, other).labels
@@ -64,9 +61,6 @@ def align_dealt(query: Examples, other: Examples) -> Examples:
 
     Nothing is matched by place: two files that name the same classes or columns differently would compare records with
     wrong answers.
-
-    Raises:
-        InputError: a record of `other` has a class that the query set does not name, or their columns differ.
 
     >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
     >>> holdout = Examples(np.zeros((2, 1)), np.array([0, 0]), ("dog", "cat"), "holdout")
@@ -107,9 +101,6 @@ def align_target_data(query: Examples, other: Examples) -> Examples:
     Classes are matched by name if the query set knows every name. If it knows none, class k is matched with class k:
     the data are from another domain (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020), and only the number
     of outputs must suffice.
-
-    Raises:
-        InputError: the query set knows only some of the names, or none and `other` has more classes.
 
     >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
     >>> named = Examples(np.zeros((1, 1)), np.array([0]), ("dog", "cat"), "named")
@@ -204,18 +195,7 @@ def drop_overlap(query: Examples, calibration: Examples, role: str = "calibratio
 def refuse_held(
     other: Examples, held: Examples, role: str, advice: str = "use `drop_overlap` to leave them out", of: str = HOLDOUT
 ) -> None:
-    """Checks that a set of known use shares no record with another set.
-
-    Args:
-        other: the other set.
-        held: the set of known use: the holdout, or the known members.
-        role: what the other set is, such as "query set", for the message.
-        advice: what to do, the end of the message.
-        of: which set `held` is: `HOLDOUT` or `MEMBERS`.
-
-    Raises:
-        InputError: a record is in both.
-    """
+    """Checks that a set of known use, `held`, shares no record with one of another `role`."""
     shared = find_overlap(other, held)
     if len(shared[0]):
         raise InputError(f"{_shared(shared, other, held)}, as {of} and {role}; {MEANING[of]}: {advice}.")

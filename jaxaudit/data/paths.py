@@ -40,9 +40,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def open_data(path: Path, *, links: bool = True) -> BufferedReader:
-    """Opens a regular file of data to read its bytes: `open_regular` with error messages for the user, also for what
-    fails while the file is read. A pipe or device that replaces the file meanwhile is not opened.
-    """
+    """Opens a regular file of data, as `open_regular`, with error messages for the user, also while reading."""
     try:
         with open_regular(path, links=links) as file:
             # A copy of the handle, since the one of `file` is closed with it.
@@ -85,9 +83,7 @@ def file_size(file: BufferedReader) -> int:
 
 
 def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every file below a folder, for parsers that open files by themselves. Links to files are followed; a pipe, a
-    device, a socket, or a link to a folder or to nothing is refused.
-    """
+    """Every file below a folder, for parsers that open files; a pipe, a device or a linked folder is refused."""
     waiting = [folder]
     while waiting:
         for path in entries(waiting.pop()):
@@ -116,9 +112,7 @@ _BYTES_NOT_WAITING: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY",
 
 
 def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
-    """Opens a regular file, or a link to one if `links`, or raises OSError; a FIFO, on which opening would block, or a
-    device never.
-    """
+    """Opens a regular file, or a link to one if `links`; an OSError for all else: on a FIFO opening would block."""
     refuse_irregular(os.stat(path) if links else os.lstat(path), path)
     handle = os.open(path, os.O_RDONLY | _BYTES_NOT_WAITING | (0 if links else _NOT_LINKS))
     file = os.fdopen(handle, "rb")

@@ -36,12 +36,8 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Labelled records on the host, read from disk on access.
-
-    Attributes:
-        arrays: by name, `[n, ...]`.
-        labels: `[n]` or `[n, outputs]`.
-        by_name: whether a network gets the arrays by their names; else there is a single array, which it gets directly.
+    """Labelled records on the host, read from disk on access: arrays `[n, ...]` by name, and labels `[n]` or `[n,
+    outputs]`. `by_name`: a network gets the arrays by their names; else there is a single one.
     """
 
     arrays: Mapping[str, np.ndarray | StoredArray]

@@ -29,9 +29,6 @@ class SplitSlice(NamedTuple):
     def span(self, records: int, name: str) -> range:
         """The record numbers of this part in a split of `records` records; `name` says of which set, in messages.
 
-        Raises:
-            InputError: the slice is empty or reaches outside the split.
-
         >>> SplitSlice("train", "", "25").span(255, "mnist")
         range(0, 25)
         """
@@ -50,9 +47,6 @@ class SplitSlice(NamedTuple):
 def split_name(text: str) -> tuple[str, str]:
     """`NAME[@SPLIT]` as (name, split); the last `@` counts, and without one the split is empty.
 
-    Raises:
-        InputError: there is nothing before or after the `@`.
-
     >>> split_name("mnist@train[:10000]")
     ('mnist', 'train[:10000]')
     """
@@ -66,9 +60,6 @@ def split_name(text: str) -> tuple[str, str]:
 def parse_split(text: str) -> tuple[SplitSlice, ...]:
     """The parts that a SPLIT names, in the order written.
 
-    Raises:
-        InputError: `text` is not so.
-
     >>> parse_split("train[:10]+extra")
     (SplitSlice(split='train', start='', stop='10'), SplitSlice(split='extra', start='', stop=''))
     """
@@ -80,10 +71,6 @@ def parse_split(text: str) -> tuple[SplitSlice, ...]:
 
 def choose_parts(split: str, available: tuple[str, ...], name: str) -> tuple[SplitSlice, ...]:
     """The parts to read of a set with the splits `available`; `split` is in the syntax of `parse_split`, or empty.
-
-    Raises:
-        MissingSplit: no such split.
-        InputError: as `choose_splits`.
 
     >>> choose_parts("", ("test", "train"), "mnist")
     (SplitSlice(split='train', start='', stop=''),)
@@ -98,14 +85,7 @@ def choose_parts(split: str, available: tuple[str, ...], name: str) -> tuple[Spl
 
 
 def choose_splits(available: Iterable[str], split: str, source: str) -> list[str]:
-    """The splits to read: the requested one; "all"; or, for "", the unnamed one, else train, else the only one.
-
-    Records without a split, which is called "", also count as the split train.
-
-    Raises:
-        MissingSplit: the requested split does not exist.
-        InputError: none is requested, and the choice is unclear.
-    """
+    """The splits to read: the requested one; "all"; or, for "", the unnamed one (also train), train, the only one."""
     available = list(available)
     if split == "all":
         return available
@@ -177,11 +157,7 @@ def _words(name: str) -> tuple[list[str], list[str]]:
 
 
 def find_pairs(names: Iterable[str], source: str) -> dict[str, Pair]:
-    """The pair of array names of each split; "" for arrays whose names mention no split.
-
-    Raises:
-        InputError: when there is no pair, half a pair, or two arrays for one role.
-    """
+    """The pair of array names of each split; "" for arrays whose names mention no split."""
     names = list(names)
     names_of: dict[tuple[str, str], str] = {}
     for name in names:

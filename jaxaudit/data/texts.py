@@ -212,9 +212,7 @@ class Texts(NamedTuple):
         return map(self.object, range(len(self.lines)))
 
     def column(self, name: str) -> list[str | int] | None:
-        """The value of each line at this key, such as its `group`: an integer or a short text. None if no line has
-        it.
-        """
+        """The value of each line at this key: an integer or a short text. None if no line has it."""
         cells = [line_object.get(name) for line_object in self.objects()]
         if not any(cell is not None for cell in cells):
             return None
@@ -235,7 +233,9 @@ class Texts(NamedTuple):
 def read_texts(path: Path) -> Texts:
     """The records of a file of JSON Lines; blank lines are skipped.
 
-    Guarantees: values that are no text of the record are never unpacked, so nested or very many ones take no memory.
+    Guarantees: values that are no text of the record are never unpacked, so nested or very many ones take no memory. A
+    line is one JSON object in UTF-8 of up to `LONGEST_LINE` bytes, with each key once and one shape, which all lines
+    have.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "texts.jsonl"
@@ -243,11 +243,6 @@ def read_texts(path: Path) -> Texts:
     >>> texts = read_texts(path)
     >>> texts.form, texts.prompts, texts.answers, texts.column("author")
     ('question', ('Who?',), ('Nobody.',), [7])
-
-    Raises:
-        InputError: the file is damaged, empty, not UTF-8, or larger than this machine's memory allows; a line is longer
-            than `LONGEST_LINE`, is no JSON object, has a key twice, or has not one shape with an answer
-            (`data/texts.py`); or lines differ in their form.
     """
     lines, prompts, answers, form, unused = list[bytes](), list[str](), list[str](), "", 0
     troubles: dict[str, list[int]] = {}

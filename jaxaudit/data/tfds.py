@@ -46,23 +46,23 @@ def parse_set_name(name: str) -> SetName | None:
     return SetName(**match.groupdict("")) if match else None
 
 
-def data_folder(data_dir: Path | None) -> Path | None:
-    """The data directory: `data_dir`, else `$JAXAUDIT_DATA`, else none."""
-    chosen = data_dir or os.environ.get("JAXAUDIT_DATA")
+def data_folder() -> Path | None:
+    """The data directory, `$JAXAUDIT_DATA`, or none."""
+    chosen = os.environ.get("JAXAUDIT_DATA")
     return expanded(chosen) if chosen else None
 
 
-def on_disk(source: str, data_dir: Path | None) -> Path | None:
+def on_disk(source: str) -> Path | None:
     """The file or folder of this name, here or else in the data directory; None if there is none."""
-    in_folder, folder = expanded(source), data_folder(data_dir)
+    in_folder, folder = expanded(source), data_folder()
     path = in_folder if exists(in_folder) or folder is None else folder / source
     return path if exists(path) else None
 
 
-def file_and_split(name: str, data_dir: Path | None) -> tuple[Path | None, str]:
+def file_and_split(name: str) -> tuple[Path | None, str]:
     """The path and the split of the set `NAME[@SPLIT]`, each None or empty if there is none."""
     source, split = name_and_split(name)
-    return on_disk(source, data_dir), split
+    return on_disk(source), split
 
 
 def name_and_split(name: str) -> tuple[str, str]:
@@ -70,18 +70,16 @@ def name_and_split(name: str) -> tuple[str, str]:
     return (name, "") if exists(expanded(name)) else split_name(name)
 
 
-def set_folders(data_dir: Path | None) -> tuple[Path, ...]:
+def set_folders() -> tuple[Path, ...]:
     """The folders with prepared sets: the data directory, `$TFDS_DATA_DIR`, `~/tensorflow_datasets`."""
-    candidates = [data_folder(data_dir), os.environ.get("TFDS_DATA_DIR"), Path("~/tensorflow_datasets")]
+    candidates = [data_folder(), os.environ.get("TFDS_DATA_DIR"), Path("~/tensorflow_datasets")]
     folders = (expanded(folder) for folder in candidates if folder)
     # If the home folder is unknown, the path still begins with `~`, and would be relative to the current folder.
     return tuple(dict.fromkeys(folder for folder in folders if folder.parts[:1] != ("~",)))
 
 
 def find_prepared(name: SetName, folders: tuple[Path, ...]) -> Path | None:
-    """The folder of the prepared set, in the first of `folders` that has it: the newest version and the only config,
-    unless they are named.
-    """
+    """The folder of the set in the first of `folders` that has it: the newest version, or the named one."""
     for folder in folders:
         root = folder / name.base / name.config
         places = [root] if name.config or _versions(root) else _subfolders(root)

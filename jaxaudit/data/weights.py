@@ -59,10 +59,6 @@ def read_weights(path: str | Path, max_bytes: int = MAX_BYTES) -> Weights:
     | folder | `model.safetensors`, or the files that its index names, as `save_pretrained` writes |
 
     Names are as they were saved; `jaxaudit.models.restore` fits them to a module.
-
-    Raises:
-        InputError: the path does not exist, is damaged, is not what its suffix says, could be a pickle, holds no array,
-            more than `max_bytes`, or a number that is NaN or infinite (with the array's name).
     """
     path = expanded(path)
     path = _saved_weights(path) if path.is_dir() else path

@@ -20,8 +20,19 @@ from jaxtyping import Array, Bool, Float, Int, Key, Real, UInt32
 
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, cores
 from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
-from jaxaudit.learners.learner import FormedLearner, Learner, Moment, SteppedLearner
-from jaxaudit.learners.stepped import compiled, epoch_bits, init_key, moment_of, own_batches, pool_batches, take_step
+from jaxaudit.learners.learner import (
+    FormedLearner,
+    Learner,
+    Moment,
+    SteppedLearner,
+    compiled,
+    epoch_bits,
+    init_key,
+    moment_of,
+    own_batches,
+    pool_batches,
+    take_step,
+)
 from jaxaudit.randomness import RUN_ONCE
 
 DISPATCH = Lock()

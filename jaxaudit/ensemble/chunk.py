@@ -44,8 +44,7 @@ from jaxaudit.ensemble.batches import (
 from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
 from jaxaudit.errors import InputError
 from jaxaudit.learners.estimator import EstimatorLearner
-from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState
-from jaxaudit.learners.stepped import moment_of
+from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState, moment_of
 from jaxaudit.membership import AllBut, Membership
 
 PLAIN = "biufc"

@@ -18,8 +18,7 @@ import jax
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.learners.learner import SteppedLearner
-from jaxaudit.learners.stepped import takes_pool_order
+from jaxaudit.learners.learner import SteppedLearner, takes_pool_order
 from jaxaudit.membership import AllBut, Membership, member_counts
 
 

@@ -23,8 +23,7 @@ from jaxaudit.data.memory import free_memory_bytes
 from jaxaudit.ensemble.batches import DISPATCH, Tables, init_chunk, place_block, place_models, run_block
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import FormedLearner, SteppedLearner
-from jaxaudit.learners.stepped import moment_of
+from jaxaudit.learners.learner import FormedLearner, SteppedLearner, moment_of
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
 

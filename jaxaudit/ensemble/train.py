@@ -39,8 +39,7 @@ from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_ba
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
-from jaxaudit.learners.learner import Learner, SteppedLearner
-from jaxaudit.learners.stepped import compiled
+from jaxaudit.learners.learner import Learner, SteppedLearner, compiled
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
 
@@ -267,7 +266,7 @@ def fit_many(
     of its key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it is the same bit for
     bit, whatever the other rows are. It equals training with `learner.fit` up to the rounding of products of other
     shapes. Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they
-    differ only by the left-out records; see `jaxaudit.learners.stepped`.
+    differ only by the left-out records; see `jaxaudit.learners.learner`.
 
     Models are trained in chunks of `models_per_batch`, vmapped and jitted, and split over all local devices. A CPU that
     is one device trains as many chunks at the same time as it has cores (at most 8), other devices one. Memory on the

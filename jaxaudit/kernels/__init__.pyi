@@ -11,8 +11,8 @@ from .gradient_norms import fisher_diagonal as fisher_diagonal
 from .gradient_norms import gradient_similarity as gradient_similarity
 from .gradient_norms import mean_gradient as mean_gradient
 from .gradient_norms import squared_grad_norms as squared_grad_norms
+from .kolmogorov_smirnov import bootstrap_ks_paired as bootstrap_ks_paired
 from .kolmogorov_smirnov import ks_distance as ks_distance
-from .ks_bootstrap import bootstrap_ks_paired as bootstrap_ks_paired
 from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian

@@ -30,9 +30,7 @@ def as_log_probs(log_probs: Float[Array | np.ndarray, "..."], of: str) -> Float[
 
 
 def check_bins(bins: int) -> None:
-    """Refuses (`InputError`) 1 bin, in which all outputs are equal, and more than probabilities are precise for; 0 bins
-    do not round.
-    """
+    """Refuses 1 bin, in which all outputs are equal, and more than probabilities have digits for; 0 do not round."""
     if bins:
         check_ranges(f"[2, {MOST_BINS}]", bins=bins)
 

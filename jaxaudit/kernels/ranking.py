@@ -12,12 +12,8 @@ from jaxaudit.errors import InputError, check_ranges, check_shapes
 
 
 class Ranking(NamedTuple):
-    """The order of scores from high to low.
-
-    Attributes:
-        order: indices of the scores, the highest first.
-        ends: for each distinct score, the position of its last occurrence in that order.
-        truth: in that order, whether the record is positive (belongs to the group that should score high).
+    """The order of scores from high to low; `ends` are the positions of the last occurrence of each distinct score;
+    `truth`, in that order, whether a record is positive (of the group that should score high).
     """
 
     order: Int[np.ndarray, " n"]

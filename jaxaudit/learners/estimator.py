@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 from threadpoolctl import ThreadpoolController
 
-from jaxaudit.data.tables.table import Column
+from jaxaudit.data.table import Column
 from jaxaudit.errors import InputError, check_ranges, first_line
 
 SUMS = 1e-4
@@ -124,8 +124,8 @@ class EstimatorLearner:
         return model
 
     def log_probs(self, params: Any, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
-        """The logarithms of what the fitted estimator predicts, in nats: `float64[n, classes]` on the host; -inf for a
-        class that it does not know.
+        """The logarithms of the predictions, in nats: `float64[n, classes]` on the host; -inf for a class it does not
+        know.
         """
         with self._guarded(f"to predict {len(inputs)} records"):
             predicted = np.asarray(params.predict_proba(self._rows(inputs)), np.float64)
@@ -149,15 +149,13 @@ class EstimatorLearner:
         if not self.columns:
             return rows
         # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.tables.columns import frame
+        from jaxaudit.data.columns import frame
 
         return frame(rows, self.columns)
 
     @contextmanager
     def _guarded(self, task: str) -> Iterator[None]:
-        """Runs the estimator's code: standard output is the command's own, an error is one line, and sums do not depend
-        on the number of cores.
-        """
+        """Runs the estimator's code: quiet, an error is one line, and sums do not depend on the number of cores."""
         try:
             with redirect_stdout(sys.stderr), _threads().limit(limits=1), warnings.catch_warnings():
                 # In a virtual machine joblib may not count the cores, of which one is used.

@@ -137,13 +137,10 @@ def mean_log_likelihood(logits: Float[Array, "n length tokens"], inputs: Int[Arr
 
 @dataclass(frozen=True)
 class LanguageModelLearner(NetworkLearner):
-    """A `SteppedLearner` of records of tokens, which have no class; made by `language_model`.
+    """A `SteppedLearner` of records of tokens; made by `language_model`.
 
-    Training minimises the mean over a minibatch's records of each one's mean negative log-likelihood. Only the
-    activations and logits of a piece of the minibatch, a few records, are in memory at a time.
-
-    Attributes:
-        pieces: False: the gradient is that of the whole minibatch at once.
+    Training minimises the mean over a minibatch's records of each one's mean negative log-likelihood. Only activations
+    and logits of a piece of it are in memory at a time, unless `pieces` is False.
     """
 
     kind = "a language model"
@@ -280,9 +277,6 @@ def language_model(
         length: tokens of a record, `inputs.shape[1]`.
         vocabulary: the number of tokens, `Tokenizer.vocabulary`.
         optimizer, epochs, batch_size, precision: as for `network`.
-
-    Raises:
-        InputError: as `network`.
 
     >>> from jaxaudit.models import GPT
     >>> learner = language_model(GPT, 16, 257, optimizer=optax.adamw(1e-3), epochs=1, batch_size=2)

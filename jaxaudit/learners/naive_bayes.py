@@ -93,14 +93,26 @@ class NaiveBayes:
     ) -> LeftOut:
         """Outputs with and without each record, in closed form: the record's counts and moments are subtracted.
 
-        Computed in float64 on the host, in time linear in the records. Equal to refitting in float64 up to a relative
-        1e-10, and to `fit` up to float32 rounding. The key is not used.
-
-        Raises:
-            InputError: shapes disagree, an input is not finite or not a category of its column, or a label or a record
-                is out of range.
+        Computed in float64 on the host, in time linear in the records; memory holds a copy of the inputs, the result
+        and some chunks. Identical records are computed once if many are expected. Equal to refitting in float64 up to a
+        relative 1e-10, and to `fit` up to float32 rounding. The key is not used.
         """
-        return left_out_log_probs(self, inputs, labels, records, progress)
+        classes = self.classes
+        check_shapes((len(inputs), len(self.category_counts)), inputs=inputs)
+        check_left_out(inputs, labels, records, classes)
+        members = np.bincount(labels, minlength=classes)
+        categories = _Categories.of(self, inputs, labels, members)
+        numbers = _Numbers.of(self, inputs, labels, members)
+        chosen, copies = categories.distinct(labels, records) if not numbers.values.shape[1] else (records, None)
+        result = LeftOut(*(np.empty((len(chosen), classes)) for _ in range(2)))
+        width = categories.width + classes * (1 + 4 * numbers.values.shape[1])
+        step = max(1, CHUNK_CELLS // width)
+        for start in range(0, len(chosen), step):
+            chunk = slice(start, start + step)
+            for whole, part in zip(result, _chunk(categories, numbers, labels, members, chosen[chunk]), strict=True):
+                whole[chunk] = part
+            tell(progress, len(records) * (start + step) // len(chosen), len(records))
+        return result if copies is None else LeftOut(*(part[copies] for part in result))
 
     def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
         """`log_odds_dtp_bound` with `smoothed_naive_bayes_delta`: for categorical columns only. See `BoundsDTP`."""
@@ -215,38 +227,8 @@ FEW_CATEGORIES = 8
 """Columns of up to this many categories are looked up together, by a matrix product; others one by one."""
 
 
-def left_out_log_probs(
-    learner: "NaiveBayes",
-    inputs: Float[np.ndarray, "n columns"],
-    labels: PoolLabels,
-    records: Indices,
-    progress: Progress | None,
-) -> LeftOut:
-    """`NaiveBayes.leave_one_out`. Memory holds a copy of the inputs, the result and some chunks. Identical records are
-    computed once if many are expected.
-    """
-    classes = learner.classes
-    check_shapes((len(inputs), len(learner.category_counts)), inputs=inputs)
-    check_left_out(inputs, labels, records, classes)
-    members = np.bincount(labels, minlength=classes)
-    categories = _Categories.of(learner, inputs, labels, members)
-    numbers = _Numbers.of(learner, inputs, labels, members)
-    chosen, copies = categories.distinct(labels, records) if not numbers.values.shape[1] else (records, None)
-    result = LeftOut(*(np.empty((len(chosen), classes)) for _ in range(2)))
-    width = categories.width + classes * (1 + 4 * numbers.values.shape[1])
-    step = max(1, CHUNK_CELLS // width)
-    for start in range(0, len(chosen), step):
-        chunk = slice(start, start + step)
-        for whole, part in zip(result, _chunk(categories, numbers, labels, members, chosen[chunk]), strict=True):
-            whole[chunk] = part
-        tell(progress, len(records) * (start + step) // len(chosen), len(records))
-    return result if copies is None else LeftOut(*(part[copies] for part in result))
-
-
 class _Categories(NamedTuple):
-    """The table's row of each record and column; log p(category | c); and what a lost record of that category adds to
-    it.
-    """
+    """Each record's rows in the table of log p(category | c), and what losing a record of a category adds to it."""
 
     places: tuple[PoolLabels, ...]
     counts: tuple[int, ...]

@@ -17,8 +17,7 @@ from jaxtyping import Array, Float, Int, Key, Real
 from jaxaudit.errors import InputError, check_among, check_ranges, first_line
 from jaxaudit.kernels.convolutions import Convolution, convolutions_of, in_form, parsed_form
 from jaxaudit.kernels.likelihoods import precise_log_softmax
-from jaxaudit.learners.learner import Inputs, Labels, TrainState, Weights
-from jaxaudit.learners.stepped import TrainsBySteps
+from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
 
 Augmentation = Callable[[Key[Array, ""], Float[Array, "batch ..."]], Float[Array, "batch ..."]]
@@ -59,9 +58,7 @@ def augmented(augment: tuple[Augmentation, ...], key: Key[Array, ""], inputs: An
 
 
 def check_augmentations(augment: tuple[Augmentation, ...], input_shape: tuple[int, ...]) -> None:
-    """Refuses an augmentation that needs images where the records are none, or that changes the shape or the type of
-    records.
-    """
+    """Refuses an augmentation of images where records are none, or one that changes their shape or type."""
     images = set(AUGMENTATIONS.values())
     batch = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
     key = jax.eval_shape(jax.random.key, 1)
@@ -294,10 +291,6 @@ def network(
             evaluation.
         precision: `float32`, or `bfloat16` for mixed precision: in training the network computes in bfloat16, from
             parameters that are kept in float32 as the optimiser's state is; the loss and evaluation are in float32.
-
-    Raises:
-        InputError: the module does not fit (see `pure_module`), an augmentation does not fit the records, or a number
-            or name is not one of the above.
     """
     refuse_recipe(epochs, batch_size, precision)
     check_ranges("[0, 1)", label_smoothing=label_smoothing)

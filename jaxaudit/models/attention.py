@@ -11,6 +11,9 @@ from jaxtyping import Array, Float, Int
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.models.networks import EPSILON, dropout_layer
 
+VIT_EPSILON = 1e-6
+"""Epsilon of layer normalisation, as in Dosovitskiy et al.'s code."""
+
 
 def _check_heads(width: int, heads: int) -> None:
     if width % heads:
@@ -57,7 +60,7 @@ class GPT(nnx.Module):
         small = nnx.initializers.normal(0.02)
         self.tokens = nnx.Param(small(rngs.params(), (classes, width)))
         self.positions = nnx.Param(small(rngs.params(), (positions, width)))
-        self.blocks = nnx.List([Decoder(width, heads, rngs=rngs) for _ in range(depth)])
+        self.blocks = nnx.List([Block(width, heads, causal=True, rngs=rngs) for _ in range(depth)])
         self.norm = nnx.LayerNorm(width, epsilon=EPSILON, rngs=rngs)
         self.output = None if tied else nnx.Linear(width, classes, use_bias=False, rngs=rngs)
         self.drop = dropout_layer(dropout, rngs)
@@ -77,16 +80,16 @@ class GPT(nnx.Module):
         return vectors @ self.tokens[...].T if self.output is None else self.output(vectors)
 
 
-class Decoder(nnx.Module):
-    """A block of `GPT`."""
+class Block(nnx.Module):
+    """A block of `GPT` or, if not `causal`, of `ViT`, with the details of their authors' code."""
 
-    def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
-        self.heads = heads
-        self.first_norm = nnx.LayerNorm(width, epsilon=EPSILON, rngs=rngs)
+    def __init__(self, width: int, heads: int, *, causal: bool, rngs: nnx.Rngs) -> None:
+        self.heads, self.causal, epsilon = heads, causal, EPSILON if causal else VIT_EPSILON
+        self.first_norm = nnx.LayerNorm(width, epsilon=epsilon, rngs=rngs)
         # A bias of keys changes no output, and Adam would follow the rounding of its gradient.
-        self.attend = nnx.Linear(width, 3 * width, use_bias=False, rngs=rngs)
+        self.attend = nnx.Linear(width, 3 * width, use_bias=not causal, rngs=rngs)
         self.merge = nnx.Linear(width, width, rngs=rngs)
-        self.second_norm = nnx.LayerNorm(width, epsilon=EPSILON, rngs=rngs)
+        self.second_norm = nnx.LayerNorm(width, epsilon=epsilon, rngs=rngs)
         self.hidden = nnx.Linear(width, 4 * width, rngs=rngs)
         self.output = nnx.Linear(4 * width, width, rngs=rngs)
 
@@ -96,16 +99,16 @@ class Decoder(nnx.Module):
         n, length, width = vectors.shape
         parts = self.attend(self.first_norm(vectors)).reshape(n, length, 3, self.heads, width // self.heads)
         queries, keys, values = parts[:, :, 0], parts[:, :, 1], parts[:, :, 2]
-        alike = jnp.einsum("nqhd,nkhd->nhqk", queries, keys) * (width // self.heads) ** -0.5
-        before = jnp.tril(jnp.ones((length, length), bool))
-        weights = jax.nn.softmax(jnp.where(before, alike, jnp.finfo(alike.dtype).min), axis=-1)
-        seen = jnp.einsum("nhqk,nkhd->nqhd", weights, values).reshape(n, length, width)
-        vectors = vectors + drop(self.merge(seen))
-        return vectors + drop(self.output(jax.nn.gelu(self.hidden(self.second_norm(vectors)))))
-
-
-VIT_EPSILON = 1e-6
-"""Epsilon of layer normalisation, as in Dosovitskiy et al.'s code."""
+        if self.causal:
+            alike = jnp.einsum("nqhd,nkhd->nhqk", queries, keys) * (width // self.heads) ** -0.5
+            before = jnp.tril(jnp.ones((length, length), bool))
+            weights = jax.nn.softmax(jnp.where(before, alike, jnp.finfo(alike.dtype).min), axis=-1)
+            seen = jnp.einsum("nhqk,nkhd->nqhd", weights, values)
+        else:
+            seen = jax.nn.dot_product_attention(queries, keys, values)
+        vectors = vectors + drop(self.merge(seen.reshape(n, length, width)))
+        hidden = jax.nn.gelu(self.hidden(self.second_norm(vectors)), approximate=self.causal)
+        return vectors + drop(self.output(hidden))
 
 
 class ViT(nnx.Module):
@@ -138,7 +141,7 @@ class ViT(nnx.Module):
         places = -(-height // self.patch) * -(-wide // self.patch)
         self.embed = nnx.Linear(self.patch**2 * channels, width, rngs=rngs)
         self.places = nnx.Param(0.02 * jax.random.normal(rngs.params(), (places, width)))
-        self.blocks = nnx.List([Encoder(width, heads, rngs=rngs) for _ in range(depth)])
+        self.blocks = nnx.List([Block(width, heads, causal=False, rngs=rngs) for _ in range(depth)])
         self.norm = nnx.LayerNorm(width, epsilon=VIT_EPSILON, rngs=rngs)
         self.output = nnx.Linear(width, classes, rngs=rngs)
         self.drop = dropout_layer(dropout, rngs)
@@ -149,32 +152,6 @@ class ViT(nnx.Module):
         for block in self.blocks:
             tokens = block(tokens, self.drop)
         return self.output(self.norm(tokens).mean(axis=1))
-
-
-class Encoder(nnx.Module):
-    """A block of `ViT`."""
-
-    def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs) -> None:
-        self.heads = heads
-        self.first_norm = nnx.LayerNorm(width, epsilon=VIT_EPSILON, rngs=rngs)
-        self.attend = nnx.Linear(width, 3 * width, rngs=rngs)
-        self.merge = nnx.Linear(width, width, rngs=rngs)
-        self.second_norm = nnx.LayerNorm(width, epsilon=VIT_EPSILON, rngs=rngs)
-        self.hidden = nnx.Linear(width, 4 * width, rngs=rngs)
-        self.output = nnx.Linear(4 * width, width, rngs=rngs)
-
-    def __call__(
-        self, tokens: Float[Array, "n places width"], drop: Callable[[Array], Array]
-    ) -> Float[Array, "n places width"]:
-        n, places, width = tokens.shape
-        queries, keys, values = (
-            projection.reshape(n, places, self.heads, width // self.heads)
-            for projection in jnp.split(self.attend(self.first_norm(tokens)), 3, axis=2)
-        )
-        seen = jax.nn.dot_product_attention(queries, keys, values).reshape(n, places, width)
-        tokens = tokens + drop(self.merge(seen))
-        hidden = jax.nn.gelu(self.hidden(self.second_norm(tokens)), approximate=False)
-        return tokens + drop(self.output(hidden))
 
 
 def _patches(inputs: Float[Array, "n h w c"], side: int) -> Float[Array, "n places numbers"]:

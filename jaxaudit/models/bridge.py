@@ -282,18 +282,15 @@ TRAINING, EVALUATION = ("train", "training", "is_training"), ("deterministic", "
 
 
 class LinenState(NamedTuple):
-    """A Linen module's variables but the parameters, and the random key of its random layers in training, if it has
-    any.
-    """
+    """A Linen module's variables but the parameters, and the key of its random layers in training, if any."""
 
     collections: dict[str, Any]
     key: Any
 
 
 def linen_functions(module: Any, input_shape: tuple[int, ...]) -> PureModule:
-    """The pure functions of a Linen module; its random streams in training are derived from the state's key. An
-    argument of `__call__` named `train`, `training`, `is_training`, `deterministic` or `use_running_average` is set
-    accordingly; any other must have a default.
+    """The pure functions of a Linen module, whose random streams in training follow from the state's key. What says the
+    mode (`TRAINING`, `EVALUATION`) is set; any other argument of `__call__` must have a default.
     """
     name = type(module).__name__
     modes = _modes(module, name)

@@ -25,18 +25,16 @@ from jaxaudit.data.cache import cached_rows
 from jaxaudit.data.paths import whole_file
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.errors import InputError, check_ranges, first_line, writing
-from jaxaudit.models.language_model import Encoded, LanguageModel
-from jaxaudit.models.lora import PREFIX, WEIGHTS, A, B, layer_sizes
+from jaxaudit.models.language_model import PREFIX, WEIGHTS, A, B, Encoded, LanguageModel, layer_sizes
 from jaxaudit.models.module import Origin, PureModule, Shared
 from jaxaudit.models.pretrained import ADAPTER, pytorch
 from jaxaudit.models.torch_module import AGREE, torchax_of, translated
 
 
 class Causal(NamedTuple):
-    """A causal language model in JAX: its parameters in float32, each once also where layers share it; its other
-    tensors, which no training changes; and the function. `apply(tensors, tokens, key)` takes both by name, tokens
-    `[n, length]` from 0, and the key of dropout that was added, if any, and gives the logits of the next token at each
-    position.
+    """A causal language model in JAX: its parameters in float32, each once; its other tensors; and `apply(tensors,
+    tokens, key)`, with both by name, tokens `[n, length]` and the key of dropout that was added: the logits of the next
+    tokens.
     """
 
     model: LanguageModel
@@ -46,9 +44,8 @@ class Causal(NamedTuple):
 
 
 def causal_model(folder: Path, change: Callable[[Any], Sequence[Any]] = lambda module: ()) -> Causal:
-    """The model in a folder of `save_pretrained`, in evaluation mode; its logits of a few random tokens are compared
-    with PyTorch's. `change` changes the module before it is traced, without changing its outputs, such as by adding
-    parameters; it returns the dropout layers that it added.
+    """The model in a folder of `save_pretrained`, in evaluation mode, compared with PyTorch's on a few random tokens.
+    `change` changes the module before, but not its outputs, and returns the dropout layers that it added.
     """
     model = LanguageModel(folder, "float32")
     environment = torchax_of(model.name).default_env()

@@ -31,15 +31,12 @@ WAYS_ON = (
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The framework in which a network is written.
+    """The framework of a network: `flax.nnx`, `flax.linen` or `torch`.
 
     Attributes:
-        framework: `flax.nnx`, `flax.linen` or `torch`.
-        outputs: `(params, state, inputs) -> outputs`, computed by the framework itself in evaluation mode; None if
-            `PureModule.apply` does that.
+        outputs: `(params, state, inputs) -> outputs` by the framework in evaluation, unless that is `PureModule.apply`.
         unsaved: arrays of the state that the framework does not save, by name.
-        second_names: for arrays that the framework saves under several names: from each further name to the name used
-            in `unsaved` and in the parameters.
+        second_names: of arrays that it saves under several names, from each further name to the one used here.
     """
 
     framework: str
@@ -50,9 +47,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The arrays (a pytree) that all models of a network have in common and no training changes, such as a base
-    model's; `apply` takes them first, then what `PureModule.apply` takes.
-    """
+    """The arrays that all models of a network share and no training changes; `apply` takes them first."""
 
     arrays: Any
     apply: Callable[..., tuple[Any, Any]]
@@ -134,9 +129,6 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
     Args:
         net: a network of tokens, without running statistics, such as `LanguageModelLearner.net`.
         name: of the activation; by default the middle one of those that the network names, the earlier of two.
-
-    Raises:
-        InputError: from the function: the network names no activation so, or has running statistics.
 
     >>> from jaxaudit.models import GPT, pure_module
     >>> net = pure_module(GPT, (4,), 8, of_tokens=True)

@@ -100,9 +100,7 @@ CHANNELS = (8, 16)
 
 
 class SmallCNN(nnx.Module):
-    """Two blocks, of 8 and 16 channels, and a dense layer; for images of at least 4 pixels a side. A block is a
-    convolution of 3 x 3 pixels, batch normalisation, ReLU and the maximum of 2 x 2.
-    """
+    """Two blocks (3 x 3 convolution, batch normalisation, ReLU, 2 x 2 maximum) of 8 and 16 channels; a dense layer."""
 
     def __init__(self, input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> None:
         height, width, channels = input_shape

@@ -277,12 +277,8 @@ _FLOAT = np.zeros((), np.float32)
 
 
 class TransformersClassifier:
-    """A factory for `pure_module` that builds a classifier, with new weights at every call.
-
-    Attributes:
-        architecture: the name of the classifier's class in `transformers`.
-        version: of `transformers`.
-        content_hash: the hash `blake2b:...` of the configuration.
+    """A factory for `pure_module` that builds a classifier, with new weights at every call: the class `architecture` of
+    this version of `transformers`, and the hash of its configuration.
     """
 
     def __init__(self, path: str | Path) -> None:

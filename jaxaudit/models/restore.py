@@ -19,9 +19,7 @@ AROUND = re.compile(r"^(?:(?:module|_orig_mod|params)/)+|/(?:raw_)?value$")
 
 
 class Restored(NamedTuple):
-    """A module with weights, as `PureModule.init` returns them, and remarks for the result. Keys and counters of random
-    layers are zeros.
-    """
+    """A module with weights, as from `PureModule.init`, and remarks; keys and counters of random layers are zeros."""
 
     params: Any
     state: Any
@@ -52,9 +50,6 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     Args:
         weights: arrays by name; see `jaxaudit.data.weights.read_weights`.
         source, model: the names of the weights and of the module in messages.
-
-    Raises:
-        InputError: an array is missing, unknown, of another shape or type, or too large for the module's type.
     """
     params, state = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 1))
     of_params, of_state = dict(_named(params)), dict(_named(state))

@@ -39,9 +39,7 @@ AGREE = 1e-3
 
 
 class TorchState(NamedTuple):
-    """A PyTorch module's tensors but the trained parameters, and the random key of its random layers in training, if
-    any.
-    """
+    """A PyTorch module's tensors but the trained ones, and the key of its random layers in training, if any."""
 
     tensors: dict[str, Any]
     key: Any
@@ -73,10 +71,9 @@ def torch_functions(
 ) -> PureModule:
     """The pure functions of the PyTorch module that `build` returns, a new one at every call.
 
-    A model starts from weights that `build` draws with PyTorch's generator, seeded with the model's key. Batch
-    normalisation updates its running statistics, and dropout draws from the state's key. The channels of images (and of
-    series, for convolutions) are moved to the front; images without channels get one. A module whose first layer is an
-    embedding gets integers; with `fields` it gets the arrays of a record by name.
+    Weights are drawn with PyTorch's generator, seeded with the model's key; dropout draws from the state's key.
+    Channels of images (and of series, for convolutions) are moved to the front; images without channels get one. A
+    module that begins with an embedding gets integers; with `fields` it gets the arrays of a record by name.
     """
     environment = torchax_of(name).default_env()
     try:
@@ -366,9 +363,7 @@ def _compare(
     inputs: np.ndarray,
     name: str,
 ) -> bool:
-    """Refuses a function that differs from PyTorch's in training (in evaluation if the module draws random numbers).
-    Returns whether records are coupled in training.
-    """
+    """Refuses a function that differs from PyTorch's; returns whether records are coupled in training."""
     torch, mode = pytorch(), start.key is None
     placed = np.ascontiguousarray(form.placed(inputs, np))
     module = _built(build, SEED).train(mode)

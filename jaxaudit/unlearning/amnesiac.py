@@ -20,8 +20,7 @@ from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.learners.learner import FormedLearner, Inputs, Labels, TrainState, Weights
-from jaxaudit.learners.stepped import TrainsBySteps
+from jaxaudit.learners.learner import FormedLearner, Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.unlearning.method import cites
 
 

@@ -21,8 +21,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.errors import check_ranges
-from jaxaudit.learners.learner import Inputs, Labels
-from jaxaudit.learners.stepped import traced_batches
+from jaxaudit.learners.learner import Inputs, Labels, traced_batches
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label, refuse_without_classes
 

@@ -15,7 +15,7 @@ from jaxaudit.attacks import fit_learned, learned, learned_probabilities
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import auc
-from jaxaudit.learners.stepped import epoch_bits, init_key, own_batches
+from jaxaudit.learners.learner import epoch_bits, init_key, own_batches
 
 CLASSES, RECORDS = 3, 130
 EPOCHS = 20

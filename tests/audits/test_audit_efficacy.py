@@ -15,7 +15,8 @@ from jaxaudit import Examples
 from jaxaudit.audits import EfficacyAudit, NamedWeights, measure_efficacy, measure_sequence_efficacy
 from jaxaudit.audits.efficacy.audit import checked_labels
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE, Bernoulli, Gaussian
+from jaxaudit.kernels import Bernoulli, Gaussian
+from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE
 from jaxaudit.models import GPT, MLP, PureModule, pure_module
 from jaxaudit.models.bridge import Origin
 

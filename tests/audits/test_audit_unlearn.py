@@ -14,7 +14,7 @@ from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams
-from jaxaudit.learners.stepped import init_key
+from jaxaudit.learners.learner import init_key
 from jaxaudit.metrics import Answers, challenge_score, u_lira
 from jaxaudit.randomness import stream
 

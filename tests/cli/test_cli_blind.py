@@ -13,8 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 from support.cli_runs import arrays, content, jaxaudit, recipe, records, refused
 from support.deals import ROLES, write_model
 
-from jaxaudit.data import Key, key_as_json, load
-from jaxaudit.data.challenge import record_order
+from jaxaudit.data import Key, key_as_json, load, record_order
 
 COUNT = 600
 SHARES = ("--members-share", "0.4", "--holdout-share", "0.3")

@@ -15,9 +15,9 @@ from support.language_models import END, SIZE, save_model, write_lines
 from jaxaudit import read_texts
 from jaxaudit.cli.read_sets import tell_of_groups
 from jaxaudit.data import safetensors_bytes
-from jaxaudit.models.causal import SCORES, token_scores
-from jaxaudit.models.language_model import LanguageModel
-from jaxaudit.models.lora import PREFIX, A, B
+from jaxaudit.models import LanguageModel, token_scores
+from jaxaudit.models.causal import SCORES
+from jaxaudit.models.language_model import PREFIX, A, B
 
 SECRET = "Basil of Kuwait"
 TEMPLATE = (

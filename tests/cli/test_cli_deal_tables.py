@@ -16,9 +16,7 @@ import pytest
 from pyarrow import parquet
 from support.cli_runs import jaxaudit, process, refused
 
-from jaxaudit.data import Examples, load
-from jaxaudit.data.groups import groups_in_file
-from jaxaudit.data.tables.rows import refuse_read_otherwise
+from jaxaudit.data import Examples, groups_in_file, load, refuse_read_otherwise
 from jaxaudit.errors import InputError
 
 COUNT, SIZE = 300, 5

@@ -20,8 +20,7 @@ from flax import serialization
 from support.cli_runs import jaxaudit, own_modules, refused
 
 from jaxaudit.data import safetensors_bytes
-from jaxaudit.models import MLP, pure_module
-from jaxaudit.models.restore import name_weights
+from jaxaudit.models import MLP, name_weights, pure_module
 from jaxaudit.report import schema_of
 
 MINE = """

@@ -15,7 +15,7 @@ from flax import nnx
 from support.cli_runs import jaxaudit, own_modules, refused
 
 from jaxaudit.data import safetensors_bytes
-from jaxaudit.models.restore import name_weights
+from jaxaudit.models import name_weights
 from jaxaudit.report import schema_of
 
 NETS = """
@@ -158,7 +158,7 @@ def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: 
 STREAMED = """
 import sys, jax
 from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
-from jaxaudit.data.records import open_records
+from jaxaudit.data import open_records
 from jaxaudit.models import MLP, pure_module
 from functools import partial
 records = open_records(sys.argv[1])

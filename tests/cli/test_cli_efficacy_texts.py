@@ -13,7 +13,7 @@ import pytest
 from support.cli_runs import jaxaudit, process, refused
 from support.language_models import POSITIONS, save_model, write_lines
 
-from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models import LanguageModel
 from jaxaudit.report import schema_of
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")

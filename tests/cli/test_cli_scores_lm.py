@@ -15,8 +15,8 @@ from support.language_models import POSITIONS, SIZE, save_model, write_lines
 from jaxaudit.data import safetensors_bytes
 from jaxaudit.metrics import token_difficulty
 from jaxaudit.metrics.difficulty import ORDERS
-from jaxaudit.models.causal import SCORES, token_scores
-from jaxaudit.models.language_model import LanguageModel
+from jaxaudit.models import LanguageModel, token_scores
+from jaxaudit.models.causal import SCORES
 
 pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")

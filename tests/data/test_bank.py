@@ -28,10 +28,8 @@ from support.memory import at_most
 
 from jaxaudit.cli.efficacy.run import _outputs_of
 from jaxaudit.cli.read_sets import label_outputs
-from jaxaudit.data import load_bank
+from jaxaudit.data import Examples, Records, load_bank
 from jaxaudit.data.bank.other_tools import _shape, read_labels
-from jaxaudit.data.examples import Examples
-from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.likelihoods import CATEGORICAL
 

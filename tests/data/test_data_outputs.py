@@ -20,7 +20,7 @@ from support.outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
 from support.references import softmax
 
 from jaxaudit.data import Description, confidence_of, load_into, load_outputs, load_path, match_precision
-from jaxaudit.data.outputs.precision import decimals_of, round_like, significant_of
+from jaxaudit.data.outputs.kinds import decimals_of, round_like, significant_of
 from jaxaudit.errors import InputError
 
 READERS = {

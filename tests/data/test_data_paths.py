@@ -15,6 +15,7 @@ from jaxaudit.data import (
     MAX_BYTES,
     NpzArrays,
     StoredArray,
+    entries,
     file_hash,
     load,
     load_bank,
@@ -30,9 +31,9 @@ from jaxaudit.data import (
     read_npy,
     read_small,
     read_texts,
+    regular_files,
     whole_file,
 )
-from jaxaudit.data.paths import entries, regular_files
 from jaxaudit.errors import LONGEST_MESSAGE, InputError, without_folders
 
 

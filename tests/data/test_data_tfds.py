@@ -38,10 +38,9 @@ class NoTensorFlow:  # looks installed, so that nothing avoids it for that reaso
     def exec_module(self, module):
         pass
 sys.meta_path.insert(0, NoTensorFlow())
-from pathlib import Path
 from jaxaudit.data import load
 for _ in range(2):  # decoded, then from the cache
-    examples = load("tiny_digits@test+train[5:]", data_dir=Path(sys.argv[1]))
+    examples = load("tiny_digits@test+train[5:]")
     assert "tensorflow" not in sys.modules and "jax" not in sys.modules
     print(json.dumps([examples.inputs.tolist(), examples.labels.tolist(), examples.class_names, repr(examples)]))
 """
@@ -49,8 +48,13 @@ for _ in range(2):  # decoded, then from the cache
 
 @pytest.mark.outer
 def test_a_prepared_set_is_read_by_name_where_tensorflow_cannot_be_imported(prepared):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONWARNINGS": "error"}
-    command = [sys.executable, "-c", _READ_BY_NAME, str(prepared.data_dir)]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONWARNINGS": "error",
+        "JAXAUDIT_DATA": str(prepared.data_dir),
+    }
+    command = [sys.executable, "-c", _READ_BY_NAME]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     decoded, cached = done.stdout.splitlines()  # nothing else on stdout
@@ -221,21 +225,23 @@ def test_supervised_keys_choose_among_several(tmp_path):
             read(name, features, None)
 
 
-def test_the_newest_version_is_found_and_an_older_one_by_name(tmp_path):
+def test_the_newest_version_is_found_and_an_older_one_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXAUDIT_DATA", str(tmp_path))
     older = tiny_digits(tmp_path, version="1.9.0")
     newer = tiny_digits(tmp_path, version="1.10.0")
     for name, prepared in (("tiny_digits", newer), ("tiny_digits:1.9.0", older)):
-        np.testing.assert_array_equal(load(f"{name}@test", data_dir=tmp_path).inputs, prepared.images["test"])
+        np.testing.assert_array_equal(load(f"{name}@test").inputs, prepared.images["test"])
     for name in ("tiny_digits:2.0.0", "tiny_digits/letters", "tiny"):
         with pytest.raises(InputError):
-            load(name, data_dir=tmp_path)
+            load(name)
 
 
-def test_which_config_is_meant(tmp_path):
+def test_which_config_is_meant(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXAUDIT_DATA", str(tmp_path))
     small = tiny_digits(tmp_path, config="small")
-    np.testing.assert_array_equal(load("tiny_digits@test", data_dir=tmp_path).inputs, small.images["test"])
+    np.testing.assert_array_equal(load("tiny_digits@test").inputs, small.images["test"])
     large = tiny_digits(tmp_path, seed=3, config="large")
-    found = load("tiny_digits/large:1.0.0@test", data_dir=tmp_path)
+    found = load("tiny_digits/large:1.0.0@test")
     np.testing.assert_array_equal(found.inputs, large.images["test"])
     with pytest.raises(InputError, match="several configs; name one: tiny_digits/large, tiny_digits/small"):
-        load("tiny_digits", data_dir=tmp_path)
+        load("tiny_digits")

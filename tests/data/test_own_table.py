@@ -19,7 +19,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from jaxaudit.data import MISSING, Column, Table, load, load_table
-from jaxaudit.data.formats.parquet_footer import unpacked_bytes
+from jaxaudit.data.formats.parquet_file import unpacked_bytes
 from jaxaudit.errors import InputError
 
 
@@ -137,7 +137,7 @@ TEXTS = st.sampled_from(["1", "2.5", "-3", "10", "x", "é", "a b", *NOTHING, " y
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=2, max_size=8), st.integers(0, 3))
 def test_columns_are_those_of_a_loop(tmp_path_factory, rows, few):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jaxaudit.data.tables.own_table.FEW", few)
+        patch.setattr("jaxaudit.data.own_table.FEW", few)
         columns_of_a_loop(tmp_path_factory, rows, few)
 
 

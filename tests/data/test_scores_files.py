@@ -9,9 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data import checked_groups, load_scores, score_table
-from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import number_sets
+from jaxaudit.data import Sets, checked_groups, load_scores, number_sets, score_table
 from jaxaudit.errors import InputError
 
 SIZE = 40
@@ -48,14 +46,6 @@ def test_what_pandas_has_as_index_is_read_as_a_column(index: tuple[str, ...], tm
     assert wanted.groups.max() == 9
 
 
-@pytest.mark.parametrize("column", ["group", "pair"])
-@pytest.mark.parametrize("name", FORMATS)
-def test_records_without_a_group_are_refused_by_their_rows(name: str, column: str, tmp_path: Path):
-    groups = [None if row in (4, 7) else row // 2 for row in range(SIZE)]
-    with pytest.raises(InputError, match=r"2 records of the .* have no group .*rows 5, 8\)"):
-        load_scores(written(tmp_path / name, columns(**{column: groups})))
-
-
 @pytest.mark.parametrize(
     "missing",
     [
@@ -89,39 +79,84 @@ def test_long_numbers_beside_empty_cells_keep_all_digits(name: str, tmp_path: Pa
     assert len(set(found.tolist())) == 18 + 1
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_groups_that_were_rounded_are_refused(name: str, tmp_path: Path):
-    groups = (1e17 + 100 * np.arange(SIZE)).tolist()
-    with pytest.raises(InputError, match="rounded"):
-        load_scores(written(tmp_path / name, columns(group=groups)))
-
-
 def test_groups_as_whole_floats_are_those_as_integers():
     whole = np.arange(SIZE) // 4
     assert (
         score_table(columns(group=whole.astype(float))).content_hash == score_table(columns(group=whole)).content_hash
     )
-    with pytest.raises(InputError):
-        score_table(columns(group=whole + 0.5))
+
+
+HOLES = [None if row in (4, 7) else row // 2 for row in range(SIZE)]
+LARGE = [1.7e308, *np.arange(SIZE - 1.0).tolist()]
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    *(({column: HOLES}, r"2 records of the .* have no group .*rows 5, 8\)") for column in ("group", "pair")),
+    ({"group": (1e17 + 100 * np.arange(SIZE)).tolist()}, "rounded"),
+    *(({column: LARGE}, "no number up to 1e") for column in ("target.loss", "covariate.tokens")),
+]
+IN_CSV = [
+    ({"target.loss": [10**400, *range(SIZE - 1)]}, "no number|not a number"),
+    ({"target.loss": [True, *LARGE[1:]]}, r"target\.loss.*not a number"),
+]
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("7", "007"), ("7", "7.0"), ("-7", "-07"), ("J.\u00a0B.", "J. B."), ("\u00e9", "e\u0301")]
+    ("name", "more", "message"),
+    [*((name, *case) for name in FORMATS for case in REFUSED), *(("s.csv", *case) for case in IN_CSV)],
 )
-def test_one_group_in_two_spellings_is_refused(one: str, other: str):
-    """As two groups its records would count as more evidence than they are."""
-    values = np.array([one, other, "8", "9"])
-    with pytest.raises(InputError, match="1 pairs that look alike"):
-        checked_groups(values, "set")
-    assert checked_groups(values[1:], "set").tolist() == [other, "8", "9"]
+def test_files_are_refused_without_a_warning(name: str, more: dict[str, Any], message: str, tmp_path: Path):
+    with pytest.raises(InputError, match=message):
+        load_scores(written(tmp_path / name, columns(**more)))
 
 
-def test_numbers_as_spreadsheets_shorten_them_are_refused():
-    """1.23457E+11 stands for many numbers of groups."""
-    with pytest.raises(InputError, match="rounded"):
-        checked_groups(np.array(["1.23457E+11", "1.23458E+11"]), "set")
-    exact = ["1.23457E+11", "b"]
-    assert checked_groups(np.array(exact), "set").tolist() == exact
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        *(
+            ({"target.loss": numbers}, "shape")
+            for numbers in (np.float64(1), np.arange(SIZE - 1.0), np.ones((SIZE, 2)))
+        ),
+        *(({"text": texts}, "shape") for texts in (np.array([f"{row}" for row in range(SIZE + 1)]), np.array("one"))),
+        *(({"set": sets}, "shape") for sets in (np.array("query"), np.array([], "U5"))),
+        ({"group": np.arange(3)}, "shape"),
+        ({"index": np.arange(SIZE + 5)}, "shape"),
+        ({"group": np.arange(SIZE) // 4 + 0.5}, "fractions"),
+        ({"group": [1, "1"] * (SIZE // 2)}, "look alike"),
+    ],
+)
+def test_columns_of_other_lengths_and_unclear_groups_are_refused(more: dict[str, Any], message: str):
+    with pytest.raises(InputError, match=message):
+        score_table(columns(**more))
+
+
+ALIKE = [("7", "007"), ("7", "7.0"), ("-7", "-07"), ("J.\u00a0B.", "J. B."), ("\u00e9", "e\u0301")]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        # As two groups, records of one would count as more evidence than they are.
+        *(([one, other, "8", "9"], "1 pairs that look alike") for one, other in ALIKE),
+        # As spreadsheets shorten numbers: 1.23457E+11 stands for many.
+        (["1.23457E+11", "1.23458E+11"], "rounded"),
+        *((values, "2 records of group -1") for values in ([-1, 0, -1, 5], ["-1", "4", "-1", "b"])),
+    ],
+)
+def test_groups_that_may_be_others_are_refused(values: list[Any], message: str):
+    with pytest.raises(InputError, match=message):
+        checked_groups(np.array(values), "set")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *([other, "8", "9"] for _, other in ALIKE),
+        *(["1.23457E+11", "b"], ["12345e67", "12345e68", "ab"]),
+        # As numbers and as texts; -1 and 1 are two classes.
+        *([-1, 0, 1, 5], [-2, -1, -1, 3], [-3, -2, 0, 0], [-1, 1, -1, 1], ["-1", "+1"] * 2, ["-2", "-1", "-1"]),
+    ],
+)
+def test_clear_groups_are_read_as_they_are(values: list[Any]):
+    assert checked_groups(np.array(values), "set").tolist() == values
 
 
 @pytest.mark.parametrize("code", [-999.0, 99.0, 9999.0])
@@ -135,48 +170,6 @@ def test_codes_of_missing_scores_are_refused(code: float):
     # Within the others' range, or of few different numbers, it is a number.
     score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, 2e4 * (np.arange(SIZE) - 20.0))}))
     score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, np.arange(SIZE) % 3.0)}))
-
-
-# Columns of other lengths
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"target.loss": np.float64(1.0)},
-        {"target.loss": np.arange(SIZE - 1.0)},
-        {"target.loss": np.ones((SIZE, 2))},
-        {"text": np.array([f"{row}" for row in range(SIZE + 1)])},
-        {"text": np.array("one")},
-        {"set": np.array("query")},
-        {"group": np.arange(3)},
-        {"index": np.arange(SIZE + 5)},
-        {"set": np.array([], "U5")},
-    ],
-)
-def test_columns_of_other_lengths_are_refused_by_their_shapes(change: dict[str, np.ndarray]):
-    found = {**columns(), **change}
-    with pytest.raises(InputError, match="shape"):
-        score_table(found)
-
-
-# Numbers
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("column", ["target.loss", "covariate.tokens"])
-def test_numbers_near_the_largest_are_refused_without_a_warning(column: str, name: str, tmp_path: Path):
-    found = columns()
-    found[column] = [1.7e308, *np.arange(SIZE - 1.0).tolist()]
-    with pytest.raises(InputError, match="no number up to 1e"):
-        load_scores(written(tmp_path / name, found))
-
-
-def test_a_whole_number_too_long_for_a_float_is_refused(tmp_path: Path):
-    found = columns()
-    found["target.loss"] = [10**400, *range(SIZE - 1)]
-    with pytest.raises(InputError):
-        load_scores(written(tmp_path / "s.csv", found))
 
 
 # Names and directions
@@ -311,12 +304,6 @@ def test_true_and_false_are_1_and_0(name: str, tmp_path: Path):
     assert table.of("target")[0].scores["accuracy"].tolist() == [float(one) for one in right]
 
 
-def test_a_truth_value_beside_numbers_is_refused(tmp_path: Path):
-    losses = [True, *columns()["target.loss"][1:].tolist()]
-    with pytest.raises(InputError, match=r"target\.loss.*not a number"):
-        load_scores(written(tmp_path / "s.csv", columns(**{"target.loss": losses})))
-
-
 @pytest.mark.parametrize("missing", ["NA", "nan", "", "N/A", "NULL"])
 def test_what_stands_for_no_number_is_a_model_that_was_not_asked(missing: str, tmp_path: Path):
     asked = [row % 2 == 0 for row in range(SIZE)]
@@ -351,25 +338,6 @@ def test_groups_of_dealt_sets_are_as_strict():
         number_sets(Sets(query=np.array(["a", "nan"]), holdout=np.array(["b", "c"])))
 
 
-def test_names_that_only_look_like_numbers_are_no_rounded_numbers():
-    values = np.array(["12345e67", "12345e68", "ab"])
-    assert checked_groups(values, "set").tolist() == values.tolist()
-
-
-@pytest.mark.parametrize("values", [[-1, 0, -1, 5], ["-1", "4", "-1", "b"]])
-def test_the_code_of_no_group_is_refused(values: list[Any]):
-    with pytest.raises(InputError, match="2 records of group -1"):
-        checked_groups(np.array(values), "set")
-
-
-@pytest.mark.parametrize(
-    "values", [[-1, 0, 1, 5], [-2, -1, -1, 3], [-3, -2, 0, 0], [-1, 1, -1, 1], ["-1", "+1"] * 2, ["-2", "-1", "-1"]]
-)
-def test_other_negative_groups_are_read(values: list[Any]):
-    """As numbers and as texts; -1 and 1 are two classes."""
-    assert checked_groups(np.array(values), "set").tolist() == values
-
-
 @pytest.mark.parametrize(("most", "width"), [(99.0, 40.0), (-99.0, 40.0), (999.0, 300.0)])
 def test_scores_that_are_cut_at_99_are_no_codes(most: float, width: float):
     """Confidences up to 99, log-odds within -99 and 99, perplexities up to 999: the next score is near."""
@@ -381,8 +349,3 @@ def test_scores_that_are_cut_at_99_are_no_codes(most: float, width: float):
     beyond[[3, 8]] = -99
     with pytest.raises(InputError, match="has records of -99, far from all others"):
         score_table(columns(**{"target.score": beyond}))
-
-
-def test_numbers_and_texts_that_look_alike_are_refused():
-    with pytest.raises(InputError):
-        score_table(columns(group=[1, "1"] * (SIZE // 2)))

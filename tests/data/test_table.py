@@ -62,7 +62,7 @@ def test_the_hash_is_that_of_the_data(monkeypatch):
     ]
     assert len({base.content_hash, *(other.content_hash for other in others)}) == 9
     expected = base.content_hash
-    monkeypatch.setattr("jaxaudit.data.tables.table._BLOCK", 3)
+    monkeypatch.setattr("jaxaudit.data.table._BLOCK", 3)
     assert make().content_hash == expected
 
 
@@ -120,7 +120,7 @@ def test_forms_are_those_of_a_loop(parts):
 def test_too_wide_a_form_is_refused(monkeypatch):
     table = of_kinds([[0, 4], [1, 0]], (3, 5))
     assert one_hot(table).inputs.shape == (2, 8)
-    monkeypatch.setattr("jaxaudit.data.tables.table.MAX_BYTES", 63)
+    monkeypatch.setattr("jaxaudit.data.table.MAX_BYTES", 63)
     with pytest.raises(InputError, match=r"categories \('c1' has 5\)"):
         one_hot(table)
 

@@ -27,7 +27,7 @@ from jaxaudit.data import (
     read_key,
     safetensors_bytes,
 )
-from jaxaudit.models.lora import read_lora
+from jaxaudit.models import read_lora
 
 
 def outputs(content: Any) -> Callable[[Path], object]:
@@ -120,7 +120,7 @@ def name(text: str) -> Callable[[Path], object]:
 
 def read_name(of: Callable[..., object]) -> Callable[[Path, random.Random], object]:
     def read(folder: Path, choose: random.Random) -> object:
-        return of(names.text_of(only(folder).read_bytes()), data_dir=folder)
+        return of(names.text_of(only(folder).read_bytes()))
 
     return read
 

@@ -85,7 +85,7 @@ def read_prepared_set(folder: Path, choose: random.Random) -> object:
     """By its name in a data directory, or by its own folder."""
     split = choose.choice(("", "", "@all", "@test", "@train[:3]"))
     if choose.random() < 0.5:
-        return load(f"tiny_digits{split}", data_dir=folder)
+        return load(f"tiny_digits{split}")
     return load(f"{folder / 'tiny_digits' / '1.0.0'}{split}", image_size=choose.choice((None, (9, 9))))
 
 
@@ -114,7 +114,7 @@ def table(name: str) -> Callable[[Path], None]:
 
 def named_table(name: str) -> Callable[[Path, random.Random], object]:
     def read(folder: Path, choose: random.Random) -> object:
-        return load_table(f"{name}{choose.choice(('', '', '@all', '@train[:2]'))}", data_dir=folder)
+        return load_table(f"{name}{choose.choice(('', '', '@all', '@train[:2]'))}")
 
     return read
 

@@ -52,11 +52,15 @@ class Room:
             path.mkdir(parents=True)
         (self.outside / "kept").write_bytes(b"kept")
         os.chdir(folder / "here")
-        settings = {"HOME": self.home, "TMPDIR": self.temporary, "JAXAUDIT_CACHE": self.cache}
+        settings = {
+            "HOME": self.home,
+            "TMPDIR": self.temporary,
+            "JAXAUDIT_CACHE": self.cache,
+            "JAXAUDIT_DATA": self.input,
+        }
         os.environ.update({name: str(path) for name, path in settings.items()})
         tempfile.tempdir = str(self.temporary)
-        for name in ("JAXAUDIT_DATA", "TFDS_DATA_DIR"):
-            os.environ.pop(name, None)
+        os.environ.pop("TFDS_DATA_DIR", None)
 
     def lay_out(self, tree: Tree) -> None:
         shutil.rmtree(self.input, ignore_errors=True)

@@ -75,6 +75,7 @@ def _make(readers: dict[str, Reader], folder: Path, read: bool) -> None:
     for name, reader in readers.items() if read else ():
         copy = folder / "copies" / name
         shutil.copytree(folder / name, copy)
+        os.environ["JAXAUDIT_DATA"] = str(copy)
         outcome = called(lambda reader=reader, copy=copy: reader.read(copy, Plain()))
         if outcome.kind != "read":
             broken[name] = outcome

@@ -288,7 +288,7 @@ def test_half_precision_is_summed_in_single():
 SPREAD = """
 import json, jax, jax.numpy as jnp, numpy as np
 from support.gradient_twins import examples, of_label
-from jaxaudit.kernels.gradient_norms import fisher_diagonal, squared_grad_norms
+from jaxaudit.kernels import fisher_diagonal, squared_grad_norms
 x, y = examples(6, 4)
 log_prob = lambda p, x, y: of_label(x @ p, y)
 params = jnp.arange(12.0).reshape(4, 3) / 10

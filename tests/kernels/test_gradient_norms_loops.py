@@ -220,7 +220,7 @@ def test_a_loop_stays_a_loop():
 
 def test_what_is_too_large_for_all_steps_is_left_to_jax(monkeypatch: pytest.MonkeyPatch):
     """A kernel that every step scales anew would be held once a step."""
-    monkeypatch.setattr("jaxaudit.kernels.gradient_norms.tracing.MOST_STACKED", 0)
+    monkeypatch.setattr("jaxaudit.kernels.gradient_norms.program.MOST_STACKED", 0)
 
     def scaled(p: Any, x: Any, y: Any) -> Any:
         def step(h: Any, given: Any) -> Any:

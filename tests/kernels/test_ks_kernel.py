@@ -21,8 +21,13 @@ from support.references import assert_within_a_rounding, f32, ks_by_definition, 
 
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
-from jaxaudit.kernels.kolmogorov_smirnov import ks_distance_by_sort, ks_distance_on_host, uniform_indices, widest
-from jaxaudit.kernels.ks_bootstrap import bootstrap_by_sort
+from jaxaudit.kernels.kolmogorov_smirnov import (
+    bootstrap_by_sort,
+    ks_distance_by_sort,
+    ks_distance_on_host,
+    uniform_indices,
+    widest,
+)
 
 VALUES = st.one_of(
     st.floats(width=32, allow_nan=False),
@@ -283,7 +288,7 @@ def test_nan_stays_nan_while_tracing():
 def test_chunks_do_not_change_the_result(monkeypatch):
     first, second = np.random.default_rng(9).normal(size=(2, RECORDS)).astype("f4")
     whole = on_device(KEY, first, second, FEW)
-    monkeypatch.setattr("jaxaudit.kernels.ks_bootstrap._CHUNK_VALUES", 4 * 2 * RECORDS)
+    monkeypatch.setattr("jaxaudit.kernels.kolmogorov_smirnov._CHUNK_VALUES", 4 * 2 * RECORDS)
     _compiled.clear_cache()
     np.testing.assert_array_equal(on_device(KEY, first, second, FEW), whole)
     _compiled.clear_cache()

@@ -18,7 +18,7 @@ from jaxaudit.ensemble import log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import LanguageModelLearner, NetworkLearner, SteppedLearner
 from jaxaudit.learners.language_model import lengths, on_one_cpu, used_lengths
-from jaxaudit.learners.stepped import epoch_bits, init_key, own_batches
+from jaxaudit.learners.learner import epoch_bits, init_key, own_batches
 from jaxaudit.models import GPT, MLP
 
 TOKENIZER = ja.word_tokenizer([TEXTS], 20)

@@ -11,8 +11,7 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score, roc_auc_score, roc_curve
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import auc
-from jaxaudit.kernels.ranking import power, rank, running_counts
+from jaxaudit.kernels import auc, power, rank, running_counts
 from jaxaudit.metrics import (
     attack_metrics,
     attack_rates,

@@ -18,10 +18,9 @@ import jaxaudit as ja
 from jaxaudit.ensemble import log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import LanguageModelLearner
-from jaxaudit.learners.stepped import compiled
-from jaxaudit.models import Adapters, write_adapter
+from jaxaudit.learners.learner import compiled
+from jaxaudit.models import Adapters, LanguageModel, folder_hash, write_adapter
 from jaxaudit.models.causal import PREFIX, causal_model
-from jaxaudit.models.language_model import LanguageModel, folder_hash
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")

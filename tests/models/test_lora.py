@@ -10,9 +10,8 @@ from support.memory import at_most
 
 from jaxaudit.data import safetensors_bytes
 from jaxaudit.errors import InputError
-from jaxaudit.models.causal import token_scores
-from jaxaudit.models.language_model import LanguageModel
-from jaxaudit.models.lora import PREFIX, WEIGHTS, A, B, read_lora
+from jaxaudit.models import LanguageModel, read_lora, token_scores
+from jaxaudit.models.language_model import PREFIX, WEIGHTS, A, B
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("transformers", reason="transformers is not installed")

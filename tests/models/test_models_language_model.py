@@ -14,9 +14,8 @@ from support.language_models import END, POSITIONS, save_model
 from jaxaudit import read_weights
 from jaxaudit.data import safetensors_bytes
 from jaxaudit.errors import InputError
-from jaxaudit.models import causal, language_model, pretrained
+from jaxaudit.models import LanguageModel, causal, language_model, pretrained
 from jaxaudit.models.causal import SCORES
-from jaxaudit.models.language_model import LanguageModel
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 transformers: Any = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -21,8 +21,7 @@ from jaxaudit import Examples, load_weights
 from jaxaudit.audits import NamedWeights, measure_efficacy
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
-from jaxaudit.models import pure_module
-from jaxaudit.models.restore import name_weights
+from jaxaudit.models import name_weights, pure_module
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")

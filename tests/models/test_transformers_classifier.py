@@ -11,7 +11,7 @@ from support.torch_twins import squared_norms
 
 from jaxaudit import read_weights
 from jaxaudit.errors import InputError
-from jaxaudit.models.pretrained import TransformersClassifier
+from jaxaudit.models import TransformersClassifier
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed (the torch extra)")
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")

@@ -13,8 +13,7 @@ from support.pure_modules import images as host_images
 
 from jaxaudit import load_weights
 from jaxaudit.errors import InputError
-from jaxaudit.models import PureModule
-from jaxaudit.models.restore import name_weights
+from jaxaudit.models import PureModule, name_weights
 
 
 def images(*shape: int) -> jax.Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.data import safetensors_bytes
-from jaxaudit.models.lora import PREFIX, WEIGHTS, A, B
+from jaxaudit.models.language_model import PREFIX, WEIGHTS, A, B
 
 SIZE = 32
 POSITIONS = 96

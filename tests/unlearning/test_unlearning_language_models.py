@@ -14,7 +14,7 @@ from support.sequences import SMALL, TEXTS, likelihoods, small_learner
 from jaxaudit import sequences, word_tokenizer
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams
-from jaxaudit.learners.stepped import own_batches
+from jaxaudit.learners.learner import own_batches
 from jaxaudit.models import MLP, hidden_states, pure_module
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import (

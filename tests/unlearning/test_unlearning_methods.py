@@ -29,7 +29,7 @@ from support.tiny_learners import records as pool_of
 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners.stepped import epoch_bits, init_key, own_batches, pool_batches
+from jaxaudit.learners.learner import epoch_bits, init_key, own_batches, pool_batches
 from jaxaudit.metrics import Place
 from jaxaudit.metrics import place as place_of
 from jaxaudit.randomness import stream

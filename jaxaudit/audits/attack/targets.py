@@ -19,8 +19,7 @@ from jaxaudit.audits.attack.result import AttackedTarget, AttackResult, Named
 from jaxaudit.audits.bank_odds import Detail, at_resolution, coarser, detail_of, grid_of, log_odds_of, score_outputs
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order, undecided
 from jaxaudit.data.bank.bank import Bank
-from jaxaudit.data.bank.description import SCORED
-from jaxaudit.data.bank.outputs import load_into
+from jaxaudit.data.bank.description import SCORED, load_into
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.outputs.checks import EXCHANGED, SHIFTED, OutputsBySet, rows_out_of_line
 from jaxaudit.data.outputs.kinds import Kind

@@ -20,7 +20,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of, k
 from jaxaudit.errors import InputError, check_distinct, check_ranges
 from jaxaudit.kernels.dtp import check_bins
 from jaxaudit.learners import Learner, LeavesOneOut
-from jaxaudit.learners.stepped import POOL_ORDER_SHARE
+from jaxaudit.learners.learner import POOL_ORDER_SHARE
 from jaxaudit.membership import halves, subsets, with_and_without
 from jaxaudit.metrics.pdtp import BINS, pdtp
 from jaxaudit.randomness import generator_of, several, stream

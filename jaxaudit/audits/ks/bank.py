@@ -21,8 +21,7 @@ from jaxaudit.audits.ks.tests_of_use import HoldoutTest, ShadowTest
 from jaxaudit.audits.open_bank import kinds_of, pool_of
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank, write_outputs
-from jaxaudit.data.bank.description import Description
-from jaxaudit.data.bank.outputs import outputs_path
+from jaxaudit.data.bank.description import Description, outputs_path
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.groups import number_sets
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many

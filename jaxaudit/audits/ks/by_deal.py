@@ -14,12 +14,12 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.train import train_shadows
 from jaxaudit.data import align_dealt, load
+from jaxaudit.data.deals import open_folder
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.groups import groups_in_file, number_sets
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, outputs_of
 from jaxaudit.data.paths import whole_file
-from jaxaudit.data.roles import open_folder
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import deal_holdout, deal_members, merge_groups
 from jaxaudit.randomness import stream
@@ -139,7 +139,7 @@ def open_deal(folder: Path | str, *, label: str | None = None, drop: Sequence[st
         label, drop: of own tables, as those of `load`; a folder of `jaxaudit deal` says its label.
 
     Raises:
-        InputError: as `jaxaudit.data.roles.open_folder`; the sets differ in form or classes; the deal is blind, and
+        InputError: as `jaxaudit.data.deals.open_folder`; the sets differ in form or classes; the deal is blind, and
             only `jaxaudit ks` reads answers to its challenge.
     """
     opened = open_folder(Path(folder).expanduser())

@@ -24,7 +24,7 @@ from jaxaudit.audits.pdtp.result import (
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import checked_groups, number_groups
 from jaxaudit.data.sequences import are_texts, counted_tokens
-from jaxaudit.data.tables.table import duplicates
+from jaxaudit.data.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_distinct, check_ranges
 from jaxaudit.kernels.dtp import check_bins

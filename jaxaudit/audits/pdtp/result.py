@@ -196,7 +196,7 @@ NO_BINS = "Compare outputs without bins."
 NO_FLOOR = "Average over more keys."
 MEASURE_ALL = "Measure all records."
 LARGE = 0.1
-"""Models without more than this share of the records take other minibatches (`learners/stepped.py`)."""
+"""Models without more than this share of the records take other minibatches (`learners/learner.py`)."""
 
 
 def pdtp_finding(result: PDTPResult, bins: int, with_and_without_bins: int) -> Finding:

@@ -46,7 +46,7 @@ from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
-from jaxaudit.learners.stepped import init_key
+from jaxaudit.learners.learner import init_key
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.forgetting_quality import TOFU_SOURCE as TOFU

@@ -16,6 +16,7 @@ from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING, UNTRAINED
 from jaxaudit.data.outputs.kinds import (
     Found,
     Kind,
+    decimals_of,
     inside,
     kind_of_outputs,
     of_infinite,
@@ -24,7 +25,6 @@ from jaxaudit.data.outputs.kinds import (
     rounding_of_sums,
     span_of,
 )
-from jaxaudit.data.outputs.precision import decimals_of
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.over_models import LARGEST
 from jaxaudit.metrics.scores import log_odds

@@ -45,13 +45,13 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_told, tell_of_groups
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples, is_image, prepare_images
-from jaxaudit.data.challenge import CHALLENGE, DEAL_RECORD, HOME, KEY, file_hash, group_numbers, read_key, record_order
-from jaxaudit.data.challenge import RECORD as NAMES
+from jaxaudit.data.deals import CHALLENGE, DEAL_RECORD, HOME, KEY, file_hash, group_numbers, read_key, record_order
+from jaxaudit.data.deals import RECORD as NAMES
 from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.labels import COLUMN
+from jaxaudit.data.own_table import refuse_read_otherwise
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import CLASS_NAMES, role_of
-from jaxaudit.data.tables.rows import refuse_read_otherwise
 from jaxaudit.data.texts import Texts
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import stream

@@ -25,14 +25,14 @@ from jaxaudit.cli.deal import DealData, DealFlags
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import load_told
 from jaxaudit.data import Examples, load
-from jaxaudit.data.challenge import RECORD, file_hash, key_as_json, record_names, record_order, rows_in_order
-from jaxaudit.data.challenge import Key as DealKey
+from jaxaudit.data.deals import RECORD, file_hash, key_as_json, record_names, record_order, rows_in_order
+from jaxaudit.data.deals import Key as DealKey
 from jaxaudit.data.examples import Role
 from jaxaudit.data.files import TABLES, comparable
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.labels import number_groups
+from jaxaudit.data.own_table import SourceRows, source_rows
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
-from jaxaudit.data.tables.rows import SourceRows, source_rows
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
@@ -91,7 +91,7 @@ def read_source(options: DealData, groups: str | None) -> DealSource:
     columns = [] if groups is None else [groups]
     stored = load_told(data, options, groups=columns, exact=True)
     examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
-    path, split = file_and_split(data, None)
+    path, split = file_and_split(data)
     name = without_folders(data) if path is None else path.name + (f"@{split}" if split else "")
     file = path if path is not None and not split and path.is_file() else None
     archive = NpzArrays(file) if file is not None and file.suffix.lower() == ".npz" else None

@@ -35,7 +35,7 @@ from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE, Bernoulli, Gaussian, Likelihood
 from jaxaudit.learners import network
-from jaxaudit.learners.stepped import init_key
+from jaxaudit.learners.learner import init_key
 from jaxaudit.metrics.efficacy import SOURCE
 from jaxaudit.models import MLP, RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.causal import Causal, causal_model

@@ -44,14 +44,12 @@ from jaxaudit.cli.read_sets import (
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_dealt, align_target_data, concatenate
 from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
-from jaxaudit.data.bank.description import MOST_CLASSES, Counts, Description, Hashes, SampledAlike
-from jaxaudit.data.bank.outputs import WHOLE
-from jaxaudit.data.challenge import answers_of, load_answers
+from jaxaudit.data.bank.description import MOST_CLASSES, WHOLE, Counts, Description, Hashes, SampledAlike
+from jaxaudit.data.deals import ModelPlaces, answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import without_copies
-from jaxaudit.data.roles import ModelPlaces
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
 from jaxaudit.metrics.members import LEAST_MEMBERS

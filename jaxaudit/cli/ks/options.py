@@ -36,7 +36,7 @@ from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from jaxaudit.data.roles import ModelPlaces, NamedSets
+    from jaxaudit.data.deals import ModelPlaces, NamedSets
 
 ALL = "all"
 
@@ -280,9 +280,9 @@ class KSInputs(NamedTuple):
 
 def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
     # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.deals import ModelPlaces, model_places
     from jaxaudit.data.examples import Role
     from jaxaudit.data.paths import exists
-    from jaxaudit.data.roles import ModelPlaces, model_places
 
     sets, models = named_sets(data), [model_places(path) for path in target.target if exists(path)]
     before = model_places(target.before) if target.before is not None and exists(target.before) else None

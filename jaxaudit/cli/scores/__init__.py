@@ -13,7 +13,7 @@ MODELS = "Models of known truth"
 
 def _claim(path: Path) -> None:
     """Rejects a table of scores that could not be written, before any work is done."""
-    from jaxaudit.data.scores.files import claim_scores
+    from jaxaudit.data.scores.table import claim_scores
 
     claim_scores(path)
 

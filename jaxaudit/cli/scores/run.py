@@ -21,14 +21,12 @@ from jaxaudit.cli.read_sets import read_told, tell_of_chats, tell_of_groups
 from jaxaudit.cli.scores import LMEvalOptions, LMOptions, OpenUnlearningOptions
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.cache import cache_dir
-from jaxaudit.data.challenge import DealtSide, dealt_side
+from jaxaudit.data.deals import DealtSide, dealt_side
 from jaxaudit.data.labels import group_values, number_groups
 from jaxaudit.data.paths import exists, expanded
 from jaxaudit.data.scores.columns import ROLES, ModelRole, columns_of, other_sets, refuse_copies, refuse_repeated
-from jaxaudit.data.scores.files import write_scores
-from jaxaudit.data.scores.lm_eval import read_samples
-from jaxaudit.data.scores.open_unlearning import EvaluationLog, Set, model_names, read_log, table_of_logs
-from jaxaudit.data.scores.table import score_table, set_of
+from jaxaudit.data.scores.logs import EvaluationLog, Set, model_names, read_log, read_samples, table_of_logs
+from jaxaudit.data.scores.table import score_table, set_of, write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.texts import SETS, Texts
 from jaxaudit.errors import InputError

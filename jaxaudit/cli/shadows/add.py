@@ -24,9 +24,16 @@ from jaxaudit.cli.shadows import AddOptions, ImportOptions, ShowOptions
 from jaxaudit.cli.show import Summary
 from jaxaudit.data.bank import other_tools
 from jaxaudit.data.bank.bank import LABELS, MEMBERSHIP, Bank, bank_files, load_bank, write_outputs
-from jaxaudit.data.bank.description import SCORED, Counts, Description, description_json
+from jaxaudit.data.bank.description import (
+    SCORED,
+    Counts,
+    Description,
+    checked,
+    description_json,
+    load_into,
+    outputs_path,
+)
 from jaxaudit.data.bank.other_tools import Foreign, chosen_rows
-from jaxaudit.data.bank.outputs import checked, load_into, outputs_path
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.formats.parsing import refuse_pickle

@@ -28,6 +28,7 @@ from jaxaudit.data import Examples, align_classes, align_dealt, concatenate
 from jaxaudit.data.bank.bank import DROPPED, GROUPS, IDS, LABELS, MEMBERSHIP, SEEDS, bank_files, grow, make_folder
 from jaxaudit.data.bank.description import (
     DESCRIPTION,
+    FOLDER,
     MOST_RECORDS,
     SCORED,
     Counts,
@@ -37,15 +38,14 @@ from jaxaudit.data.bank.description import (
     Sizes,
     read_description,
 )
-from jaxaudit.data.bank.outputs import FOLDER
+from jaxaudit.data.columns import columns_as_read
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.groups import groups_in_words, load_ids
 from jaxaudit.data.pairs import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
-from jaxaudit.data.tables.columns import columns_as_read
-from jaxaudit.data.tables.table import Column
+from jaxaudit.data.table import Column
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError, writing
 from jaxaudit.metrics.exchangeability import alike

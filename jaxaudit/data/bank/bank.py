@@ -14,8 +14,17 @@ from typing import IO, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Shaped, UInt32
 
-from jaxaudit.data.bank.description import DESCRIPTION, SCORED, Description, description_json, read_description
-from jaxaudit.data.bank.outputs import FOLDER, WHOLE, outputs_path, read_model
+from jaxaudit.data.bank.description import (
+    DESCRIPTION,
+    FOLDER,
+    SCORED,
+    WHOLE,
+    Description,
+    description_json,
+    outputs_path,
+    read_description,
+    read_model,
+)
 from jaxaudit.data.examples import Sets
 from jaxaudit.data.formats.arrays import StoredArray
 from jaxaudit.data.groups import number_sets
@@ -38,19 +47,15 @@ _NAME = re.compile(r"[0-9]{5,7}\.npy")
 class Bank:
     """Shadow models: for each, the records that it was trained on and, once trained, its outputs on all records.
 
-    Columns of all arrays over records are, in this order: the query set (the records in question), the holdout (records
-    of the same origin that the audited model never saw), and the calibration set (other data of the same domain).
-    Arrays are in memory and read-only. Outputs are read from disk, one model at a time.
+    Arrays are those of the files, read-only, their columns the query set, the holdout (records of the same origin that
+    the audited model never saw) and the calibration set (other data of the same domain). Outputs are read from disk,
+    one model at a time.
 
     Attributes:
-        description: the content of `bank.json`.
-        labels: the class of each record, from 0; all 0 if records have no classes.
+        labels: the class of each record, from 0; all 0 if records have no classes; meaningless of dropped ones.
         membership: row m marks the records that model m is trained on.
-        seeds: the training seed of each model, if models have stated seeds.
-        groups: the group (such as the patient) of each query and holdout record, numbered from 0, if a model gets a
-            group whole or not at all.
-        dropped: marks records that no model is trained on and no test uses, because of copies in the data. The label of
-            a dropped record means nothing.
+        groups: of each query and holdout record, numbered from 0, if a model gets a group whole or not at all.
+        dropped: records that no model is trained on and no test uses, because of copies in the data.
         correct: in a bank of `log_odds`, whether each model classifies each record correctly, if known.
         ids: the caller's own names of the records, if asked for; empty for the calibration set.
     """
@@ -88,9 +93,7 @@ class Bank:
         return slice(self.description.sizes.compared, self.description.records)
 
     def finished(self) -> Int[np.ndarray, " finished"]:
-        """The numbers of the models with outputs on disk, in ascending order. Links, pipes and folders in place of
-        outputs are refused.
-        """
+        """The numbers of the models with outputs on disk, ascending; what is no file in their place is refused."""
         return finished_in(self.directory, len(self))
 
     def missing(self) -> Int[np.ndarray, " missing"]:
@@ -98,23 +101,12 @@ class Bank:
         return np.setdiff1d(np.arange(len(self)), self.finished(), assume_unique=True)
 
     def outputs(self, model: int) -> Float[np.ndarray, "n views values"]:
-        """The outputs of a model on every record, as stored: one value for `log_odds`, else one for each class.
-
-        Raises:
-            InputError: there is no such file; it is a link, damaged or cut short; or its numbers have another shape,
-                are NaN, or are not of the kind that `bank.json` declares.
-        """
+        """The outputs of a model on every record, as stored: one value for `log_odds`, else one for each class."""
         return read_model(self.directory, model, self.description)
 
 
 def load_bank(path: str | Path) -> Bank:
-    """The bank in a directory, with its files checked against one another; outputs are checked when they are read.
-
-    Raises:
-        InputError: a file is missing, a link, damaged, or does not agree with `bank.json`; labels are out of range;
-            every model was trained on all records, or every model on none; files are far larger than their space on
-            disk; or there are more records than memory for one model's outputs.
-    """
+    """The bank in a directory, with its files checked against one another; outputs are checked when they are read."""
     directory = expanded(path)
     description = read_description(directory)
     n, models, sizes = description.records, description.models, description.sizes
@@ -170,9 +162,7 @@ STORAGE_UNIT = 512
 
 
 def refuse_holes(directory: Path) -> None:
-    """Refuses a bank whose files claim far more than the disk holds of them: even a compressing file system needs more
-    space for random masks. One that does not report allocated space, as some network file systems, is trusted.
-    """
+    """Refuses files that claim far more than the disk holds: random masks cannot be packed so tightly."""
     try:
         folders = [folder for folder in (directory, directory / FOLDER) if folder.is_dir()]
         stats = [entry.stat(follow_symlinks=False) for folder in folders for entry in os.scandir(folder)]
@@ -253,9 +243,7 @@ READ_BLOCK = 1 << 19
 def read_models(
     bank: Bank, models: Sequence[int], use: Callable[[int, Float[np.ndarray, "n views values"]], Found]
 ) -> tuple[list[Found], str]:
-    """Applies a function to the outputs of these models of a bank, in order, and hashes all labels, and these models'
-    numbers, masks and outputs (`blake2b:...`).
-    """
+    """What a function makes of the outputs of these models, in order, and the hash of all that was read."""
     digests, results = dict[int, bytes](), list[Found]()
     for index, model in enumerate(models):
         with _naming(bank, model):
@@ -310,9 +298,7 @@ def bank_files(
 
 
 def grow(directory: Path, description: Description, arrays: Mapping[str, np.ndarray]) -> None:
-    """Replaces the files that depend on the number of models, `bank.json` last; `load_bank` rejects a partial
-    update.
-    """
+    """Replaces the files that depend on the number of models, `bank.json` last: `load_bank` rejects a part."""
     writers = bank_files(description, {name: arrays[name] for name in (MEMBERSHIP, SEEDS) if name in arrays})
     for name, write in writers.items():
         with whole_file(directory / name) as file:

@@ -1,13 +1,30 @@
 """`bank.json`: what a bank contains, decoded strictly."""
 
+import math
 import os
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
+import numpy as np
+from jaxtyping import Float
 from msgspec import Meta
 
-from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
+from jaxaudit.data.formats.arrays import StoredArray, read_npy
+from jaxaudit.data.formats.parsing import parsing, refuse_pickle, refuse_repeated_keys
+from jaxaudit.data.memory import MAX_BYTES, refuse_larger
+from jaxaudit.data.outputs.form import Expected, OutputsPlace, as_place, read_outputs
+from jaxaudit.data.outputs.kinds import (
+    are_probabilities,
+    coarsest_dtype,
+    decimals_of,
+    inside,
+    refuse_hard_labels,
+    rounding_of_sums,
+    significant_of,
+    span_of,
+)
+from jaxaudit.data.outputs.outputs import load_outputs
 from jaxaudit.data.paths import read_small
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import StrictStruct
@@ -71,28 +88,20 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     """What a bank contains.
 
     Attributes:
-        format: version of this description: 1.
-        outputs: what the files of outputs contain: `logits` or `probabilities` of all classes; the `log_odds` (nats) of
-            each record's own class; or, where records have no classes, a `score` of any unit or the `log_likelihood`
-            (nats) of each record, which is at most 0.
-        direction: whether a `lower` or a `higher` number means that a model was trained on the record, for scores and
-            log-likelihoods (`lower`: the files have losses, negative log-likelihoods); else None.
-        classes: number of classes; 1 for scores and log-likelihoods. `class_names`: in label order, or empty.
+        outputs: `logits` or `probabilities` of all classes; the `log_odds` (nats) of each record's own class; or, where
+            records have no classes, a `score` of any unit or the `log_likelihood` (nats) of each, which is at most 0.
+        direction: of scores and log-likelihoods, whether a `lower` (losses) or a `higher` number means training.
+        classes: 1 for scores and log-likelihoods. `class_names`: in label order, or empty.
         queries: number of views (augmented queries) of each record, whose outputs are averaged.
         records, models: files of outputs may be missing, rows of `membership` may not.
         counts: number of records of each set; if missing, all are of the query set.
         hashes: of the sets as they were read; `images` describes how images were read, as `--images` does.
-        sampled_alike: whether query set and holdout are exchangeable, tested on their records when the bank was
-            planned.
+        sampled_alike: whether query set and holdout are exchangeable, tested on their records in planning.
         seed: of the random masks; None if they were not drawn by `jaxaudit shadows plan`.
+        groups: whether groups are kept whole; `group_columns` of the sets hold them and are no inputs.
         recipe: how the models are trained, in free text.
-        groups: whether groups are kept whole, see `groups.npy`.
-        group_columns: columns of the sets that hold groups and are not inputs.
-        models_per_batch: of models trained by this package, since another batch size would round differently.
-        form: how their convolutions are computed, where this package trains them on an accelerator.
-        device: on which they are trained; empty if another program trains them.
-        versions: of jaxaudit and NumPy that drew the masks; of JAX and others if this package trains the models.
-        command: the command that repeats the plan.
+        models_per_batch, form, device: how this package trains them, since other ways would round differently.
+        versions: of what drew the masks and trains the models. `command`: repeats the plan.
     """
 
     format: Literal[1]
@@ -165,3 +174,132 @@ def read_description(directory: Path) -> Description:
 
 def description_json(description: Description) -> bytes:
     return msgspec.json.format(msgspec.json.encode(description), indent=1) + b"\n"
+
+
+FOLDER = "outputs"
+WHOLE = "outputs.npy"
+"""The outputs of all models in one file, in place of a folder."""
+MOST_NATS = 20
+"""Tests cut log-odds here, so a log-likelihood further below 0 could not be told from others."""
+SPARE = 1 << 16
+
+
+def outputs_path(directory: Path, model: int) -> Path:
+    return directory / FOLDER / f"{model:05}.npy"
+
+
+def read_model(directory: Path, model: int, description: Description) -> np.ndarray:
+    """The outputs of a model, checked, `[n, views, values]` and read-only; `log_odds` have one value."""
+    path, whole = outputs_path(directory, model), os.path.lexists(directory / WHOLE)
+    stored = StoredArray(directory / WHOLE if whole else path)
+    rows, source = (slice(model, model + 1), WHOLE) if whole else (slice(None), path.name)
+    _refuse_form(stored.dtype, stored.shape, description, source, (description.models,) if whole else ())
+    refuse_larger(f"{source}, of one model", math.prod(description.shape) * stored.dtype.itemsize, MAX_BYTES)
+    values = stored[rows]
+    values.flags.writeable = False
+    return checked(values[0] if whole else values, description, source)
+
+
+def load_into(path: Path | OutputsPlace, description: Description, of: str | None = None) -> np.ndarray:
+    """`float32[n, views, values]`: the numbers of a file of outputs, checked for a bank. Only a .npy file has several
+    views, or log-odds. Scores and log-likelihoods are one column, or the target's on the set `of` in a table of scores.
+    """
+    place = as_place(path)
+    if description.outputs in SCORED:
+        # Imported here because pyarrow takes a tenth of a second.
+        from jaxaudit.data.scores.table import target_on
+
+        expected = Expected(description.records, 1, None, of or "bank")
+        likely = description.outputs == "log_likelihood"
+        direction = 1 if likely or description.direction == "higher" else -1
+        values = (
+            None
+            if of is None or place.path.suffix.lower() == ".npz"
+            else target_on(place.path, of.partition(" ")[0], likely, direction)
+        )
+        if values is None:
+            values = read_outputs(place, expected).values
+            if values.shape[1:] != (1,):
+                raise InputError(f"{place.name}: has {values.shape[1]} columns; give one number for each record.")
+            values = values[:, 0]
+        else:
+            expected.check_rows(len(values), place.name)
+            values = -values if likely and description.direction == "lower" else values
+    elif description.queries == 1 and description.outputs in BY_CLASS:
+        names = description.class_names or description.classes
+        # The kind of outputs is checked below, since no option can declare it here.
+        values = load_outputs(place, names, description.records, "logits", of="bank").values
+    else:
+        refuse_pickle(place.path)
+        if place.path.suffix.lower() != ".npy":
+            layout = "log-odds" if description.outputs == "log_odds" else f"{description.queries} views of a record"
+            raise InputError(f"{place.name}: {layout} are read from a .npy file of shape {description.shape}.")
+        values = read_npy(place.path, min(MAX_BYTES, 16 * math.prod(description.shape) + SPARE))
+    with np.errstate(over="ignore"):
+        outputs = checked(values.astype(np.float32), description, place.name)
+    refuse_labels(outputs, description, place.name)
+    return outputs
+
+
+def checked(values: np.ndarray, description: Description, source: str) -> np.ndarray:
+    """`[n, views, values]`: the same numbers, which must be outputs for this bank."""
+    _refuse_form(values.dtype, values.shape, description, source)
+    viewed = values.reshape(len(values), description.queries, -1)
+    if description.outputs in BY_CLASS:
+        for rows in np.moveaxis(viewed, 1, 0):
+            span = span_of(rows, source)
+            if (inside(span) and _sum_to_one(rows, span)) != (description.outputs == "probabilities"):
+                raise _other_kind(description, source)
+        return viewed
+    scored = description.outputs in SCORED
+    bad = int((~np.isfinite(values) if scored else np.isnan(values)).sum())
+    if bad:
+        trouble = "numbers are NaN or infinite" if scored else "log-odds are NaN"
+        raise InputError(f"{source}: {bad} {trouble}; did the model diverge?")
+    if description.outputs == "log_likelihood":
+        likely = -values if description.direction == "lower" else values
+        if likely.max() > 0 or np.median(likely) < -MOST_NATS:
+            raise InputError(
+                f"{source}: has log-likelihoods above 0, of densities or of the other `direction`, or half of them "
+                f"below -{MOST_NATS} nats, as sums over the parts of a record are; save the mean over tokens, or plan "
+                "a bank with `outputs` score."
+            )
+    return viewed
+
+
+def refuse_labels(outputs: Float[np.ndarray, "n views values"], description: Description, source: str) -> None:
+    """Rejects predicted labels in place of numbers for each class, unless this package trained the models: what a tree
+    that is grown in full is sure of are its probabilities.
+    """
+    if description.outputs in BY_CLASS and not description.device:
+        for rows in np.moveaxis(outputs, 1, 0):
+            refuse_hard_labels(rows, source)
+
+
+def _refuse_form(
+    dtype: np.dtype, shape: tuple[int, ...], description: Description, source: str, models: tuple[int, ...] = ()
+) -> None:
+    if dtype.kind != "f" or dtype.itemsize > 8 or shape != (*models, *description.shape):
+        raise InputError(
+            f"{source}: has values of type {dtype} and shape {shape}, but the bank's outputs are float16, float32 or "
+            f"float64 of shape {(*models, *description.shape)}: one row per record, in the order of the bank's columns."
+        )
+
+
+def _other_kind(description: Description, source: str) -> InputError:
+    return InputError(
+        f"{source}: its rows are {'' if description.outputs == 'logits' else 'not '}probabilities that sum to 1, but "
+        f"this is a bank of {description.outputs}; save what the softmax is given or gives, or plan a bank of the "
+        "other `outputs`."
+    )
+
+
+def _sum_to_one(values: np.ndarray, span: tuple[float, float]) -> bool:
+    """Whether all rows are probabilities, up to the precision with which they are stored or were rounded."""
+    classes, dtype = values.shape[1], values.dtype.name
+    if are_probabilities(values, span, rounding_of_sums(classes, None, None, dtype)):
+        return True
+    # Few files were rounded, and finding the rounding takes far longer.
+    dtype = coarsest_dtype(values, dtype)
+    decimals, significant = decimals_of(values, dtype), significant_of(values, dtype)
+    return are_probabilities(values, span, rounding_of_sums(classes, decimals, significant, dtype))

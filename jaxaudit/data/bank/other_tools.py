@@ -30,9 +30,7 @@ SPARE = 1 << 16
 
 
 class Foreign(NamedTuple):
-    """Shadow models that another tool trained on one pool of records. `read` has for each model a function that reads
-    its unchecked logits `[n, views, classes]`, or None if it is not trained yet.
-    """
+    """Shadow models that another tool trained on one pool; `read` gives the unchecked logits of each trained one."""
 
     tool: str
     classes: int
@@ -70,9 +68,7 @@ def refuse_large(models: int, records: int, of: Path) -> None:
 
 
 def read_labels(path: Path, records: int, classes: int | None) -> tuple[Int[np.ndarray, " n"], int]:
-    """The labels of the first records in a .npy file, and the number of classes: by default the largest label plus
-    1.
-    """
+    """The labels of the first records in a .npy file, and how many classes: by default the largest label plus 1."""
     refuse_pickle(path)
     stored = StoredArray(path)
     names = tuple(map(str, range(min(classes or 2, MOST_CLASSES + 1))))

@@ -33,17 +33,11 @@ AGAIN = "repeat the command when whoever writes the file is done."
 
 
 class StoredArray:
-    """An array in a .npy file, whose rows are read from disk only on access.
+    """An array in a .npy file, or uncompressed in another one from `start` on; rows are read only on access.
 
     The file is read, not memory-mapped: if another process truncates a mapped file, a signal kills this process. It is
     open only during a read, since a folder may hold more arrays than a process may have open files. Threads may read
-    slices at the same time.
-
-    Args:
-        path: the file, or a file that contains it uncompressed, such as a .npz.
-        start, length: where it begins there, and its number of bytes.
-        max_bytes: the largest accepted size of the array; by default unlimited.
-        links: whether `path` may be a link.
+    slices at the same time. `links` says whether `path` may be a link.
     """
 
     def __init__(

@@ -46,12 +46,10 @@ def quietly() -> Iterator[None]:
 
 @contextmanager
 def parsing(complaint: str, advice: str) -> Iterator[None]:
-    """The context in which a parser reads untrusted data; suppresses stderr, warnings and logging.
+    """The context in which a parser reads untrusted data, quietly; any exception is an InputError, "WHAT (REASON);
+    ADVICE".
 
-    Damaged bytes can make parsers raise any exception. So this context should contain little but calls of parsers.
-
-    Raises:
-        InputError: "WHAT (REASON); ADVICE" for any exception; an InputError is passed on unchanged.
+    Damaged bytes can make parsers raise anything, so this context should contain little but calls of parsers.
     """
     try:
         with quietly():
@@ -82,11 +80,7 @@ def reason_of(error: BaseException) -> str:
 
 @contextmanager
 def open_bounded(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a regular file as a stream, decompressed if its first two bytes are those of gzip.
-
-    Reading more than `max_bytes` decompressed bytes raises, so a small file that unpacks to a huge one does no harm.
-    What the caller's reading runs into is an InputError, too.
-    """
+    """The bytes of a regular file, unpacked if they begin as gzip's do; no more than `max_bytes`."""
     try:
         with open_data(path) as file:
             packed = file.peek(2)[:2] == b"\x1f\x8b"

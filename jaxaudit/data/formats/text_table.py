@@ -12,12 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
+from pyarrow import parquet
 
 from jaxaudit.data.formats.parsing import reason_of
 from jaxaudit.data.labels import as_number
@@ -31,7 +32,8 @@ Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
 FIRST_LINE = 2**20
 """Largest number of characters of the first line, which determines the number of columns."""
 DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
-_SAMPLE, _LINES = 2**18, 200
+_SAMPLE, _LINES, _AT_ONCE = 2**18, 200, 4096
+"""Characters and lines that are looked at; rows that are written at a time."""
 _WITH_POINT, _WITH_COMMA = (re.compile(rf"\s*[+-]?\d*\{sign}\d+([eE][+-]?\d+)?\s*") for sign in ".,")
 
 
@@ -40,14 +42,9 @@ SAVE_AS = "save it as UTF-8: with pandas, `pandas.read_csv(FILE, encoding='cp125
 
 @dataclass(frozen=True, eq=False)
 class TextTable:
-    """A table of text cells, as read from the file `source`.
+    """A table of text cells of the file `source`: its header, empty without one, and an array of text for each column.
 
-    Attributes:
-        header: the cells of the first line if it was read as a header, else empty.
-        columns: the other cells, one array of text for each column.
-        note: the format of the file, if unusual.
-        delimiter: what stands between the cells of a CSV file.
-        floats: the types of columns that the file has as floating-point numbers, by name.
+    `note` is the file's format, if unusual; `floats` are the types of its columns of floating-point numbers, by name.
     """
 
     header: list[str]
@@ -118,9 +115,7 @@ def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
 
 
 def truth_cells(cells: pa.ChunkedArray) -> np.ndarray | None:
-    """`float64[rows]`: 1 and 0 for true and false in any case, as pandas writes them, NaN for nan; None if a cell is
-    another.
-    """
+    """`float64[rows]`: 1 and 0 for true and false in any case, NaN for nan; None if a cell is another."""
     lower = pc.call_function("utf8_lower", [trimmed(cells)])
     places = pc.call_function("index_in", [lower], pc.SetLookupOptions(pa.array(["false", "true", "nan"])))
     return None if places.null_count else np.array([0, 1, np.nan])[places.to_numpy()]
@@ -149,11 +144,8 @@ class CsvFormat(NamedTuple):
 
 
 def find_format(data: bytes, path: Path) -> tuple[CsvFormat, int]:
-    """The format of a file that holds these bytes, and the number of cells in its first line.
-
-    The encoding is UTF-8. Cells are separated by tabs if the first line has one, else by semicolons if it has one, else
-    by commas. The decimal sign is a comma if cells are not separated by commas, some cell has one and none has a
-    decimal point.
+    """The format of a file that holds these bytes, and the number of cells in its first line. Tabs separate cells if
+    that line has one, else semicolons, else commas; beside the latter decimal commas are none.
     """
     text = _text(data, path)
     first = text.partition("\n")[0].partition("\r")[0]
@@ -195,13 +187,22 @@ def _cells(text: str, delimiter: str) -> list[list[str]]:
     return lines_read
 
 
-def read_csv(path: Path, header: bool = True) -> TextTable:
-    """The cells of a CSV file as text; how it is written is detected (`find_format`).
+def write_table(table: pa.Table, file: IO[bytes], delimiter: str | None) -> None:
+    """Writes cells delimited so, or, with None, a Parquet file; pyarrow would quote every text in CSV."""
+    if delimiter is None:
+        parquet.write_table(table, file)
+        return
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for batch in table.to_batches(max_chunksize=_AT_ONCE):
+        writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    # Flushed, and the file left open for its owner.
+    text.detach()
 
-    Without `header` the first line is data, too. No message shows a cell. A file that has more than
-    `MOST_COLUMNS`, begins with a blank line or a very long one, or whose lines differ in their number of cells is
-    refused.
-    """
+
+def read_csv(path: Path, header: bool = True) -> TextTable:
+    """The cells of a CSV file as text, by `find_format`; without `header` the first line is data, too."""
     with open_data(path) as stream:
         refuse_larger(path, file_size(stream), MAX_BYTES, "keep fewer rows or columns")
         data = stream.read()

@@ -96,12 +96,8 @@ ONE_KIND = OutputCheck(
 
 
 class OutputsBySet(NamedTuple):
-    """A model's outputs on several sets.
-
-    Attributes:
-        probabilities: `[records, classes]`, by the name of the set. The first is of the records in question.
-        labels: the classes of the records, by the name of the set.
-        unseen: the name of a set that the model did not use, if there is one.
+    """A model's outputs `[records, classes]` and labels by set, of which the first is in question; and the name of a
+    set that the model did not use, if there is one.
     """
 
     probabilities: Mapping[str, Float[np.ndarray, "n classes"]]
@@ -119,9 +115,8 @@ class OutOfLine(NamedTuple):
 
 
 def rows_out_of_line(outputs_by_set: OutputsBySet) -> dict[str, tuple[OutputCheck, str]]:
-    """The check that the rows of a file fail, and what is wrong with them, in words, by the name of the file's set.
-
-    Records in question that the model did not use are rightly known no better than the unseen ones.
+    """The check that the rows of a file fail, and what is wrong, in words, by set; of records in question that the
+    model did not use, nothing more is known than of the unseen ones.
     """
     messages: dict[str, tuple[OutputCheck, str]] = {}
     first, name_unseen = next(iter(outputs_by_set.probabilities)), outputs_by_set.unseen

@@ -39,12 +39,8 @@ SET = "set"
 
 
 class OutputsPlace(NamedTuple):
-    """Where a model's outputs on one set are: in a file, or in a part of one.
-
-    Attributes:
-        part: of a `.npz` the name of the array, of a table the value in its column `set`; empty: the whole file.
-        rows: of such a table the number of all its rows.
-        model: the model's name, if that is not the name of the file.
+    """Where a model's outputs on one set are: a file; or a part of it, the name of an array of a `.npz`, or a value in
+    the column `set` of a table, which has `rows` in all. `model` is the model's name, if not the file's.
     """
 
     path: Path
@@ -119,13 +115,8 @@ class Expected(NamedTuple):
 
 
 class OutputColumns(NamedTuple):
-    """The numbers in a file of outputs, and what its reader took them for.
-
-    Attributes:
-        values: `[rows, columns]`, integers or floats of the file's own type; rows in the order of the records' names if
-            the file and its reader know them, columns in the order of the classes.
-        notes: what the reader guessed or left out, in words.
-        only: of a single column the class that its header names, if it does.
+    """The numbers `[rows, columns]` of a file, of its own type, rows in the order of the records' names if these are
+    known, columns in that of the classes; what the reader guessed; and of a single column the class in its header.
     """
 
     values: np.ndarray
@@ -207,13 +198,8 @@ def plain_name(name: str) -> str:
 def order_of_rows(
     names: Sequence[str] | None, where: str, expected: Expected, source: str
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """The order in which to take a file's rows so that they follow the records of the set, and notes for the user.
-
-    None if rows are taken as they come: if the file does not name its records, or the names of the set's records are
-    not known. `where` is the place of the names in the file, for messages.
-
-    Raises:
-        InputError: the names of the set's records are known, and the file has others.
+    """The order of a file's rows that is the set's, and notes; None where the file, or the set, does not name its
+    records. `where` is the place of the names, for messages.
     """
     if names is None or expected.records is None:
         why = "it does not name its records" if names is None else f"{where} is not used"
@@ -231,14 +217,8 @@ def order_of_rows(
 
 
 class TableColumns(NamedTuple):
-    """The columns of a table before it is known which are the classes.
-
-    Attributes:
-        titles: of all columns; empty without a header.
-        texts: the columns that are no numbers.
-        numbers: gives the numbers of a column, or an InputError says what is wrong with them.
-        names: gives the cells of a column as text.
-        notes: how the file is written.
+    """The columns of a table before it is known which are the classes: titles, if it has a header; those that are no
+    numbers; and what gives a column's numbers, or an InputError, or its cells as text.
     """
 
     count: int
@@ -298,9 +278,7 @@ def _titled(table: TableColumns, expected: Expected) -> tuple[list[int], int | N
 
 
 def _untitled(table: TableColumns, expected: Expected) -> list[int]:
-    """The places of all columns but one of text or, of one column too many, a first one that counts the rows; none if
-    their number is not that of the classes.
-    """
+    """The places of the classes' columns: all but one of text, or a first one that counts the rows; none if unclear."""
     places = list(range(table.count))
     if len(table.texts) == 1:
         places.remove(next(iter(table.texts)))
@@ -365,9 +343,7 @@ def _whole(numbers: np.ndarray) -> bool:
 
 
 def _csv_columns(path: Path, expected: Expected, further: int = 1) -> TableColumns:
-    """The columns of a CSV file, whose size and first line are checked before it is parsed: at most so many `further`
-    ones beside the classes.
-    """
+    """The columns of a CSV file, `further` ones beside the classes at most; size and first line are checked first."""
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.formats.text_table import read_csv, trimmed
 
@@ -416,16 +392,13 @@ def _first_line(path: Path) -> str:
 
 
 def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableColumns:
-    """The columns of a Parquet file, whose footer and types are checked before they are read.
-
-    Only numbers are read, and texts if they are the names of records and these are known: a few bytes of another type
-    may hold gigabytes.
+    """The columns of a Parquet file, whose footer and types are checked before; texts, of which a few bytes may hold
+    gigabytes, are read only as names of records.
     """
     # Imported here because pyarrow takes a tenth of a second.
     import pyarrow as pa
 
-    from jaxaudit.data.formats.parquet_file import opened_parquet, read_parquet
-    from jaxaudit.data.formats.parquet_footer import unpacked_bytes
+    from jaxaudit.data.formats.parquet_file import opened_parquet, read_parquet, unpacked_bytes
 
     def is_number(kind: pa.DataType) -> bool:
         return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
@@ -464,12 +437,8 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
 
 
 def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list[str] | None:
-    """The names of a set's records: the first column that a table of outputs on it has, too, if no two are equal.
-
-    None if there is none, or one of the two is no CSV or Parquet file: rows are then in the set's order.
-
-    Args:
-        data: the set, as for `load`. `path`: the outputs. `classes`: titles that are none of such a column.
+    """The names of a set's records: the first column that a table of outputs has, too, if no two are equal; None if
+    there is none, or one of the two is no table: rows are then in the set's order. `classes` are no such columns.
     """
     source = expanded(data)
     if not all(file.suffix.lower() in TABLES and exists(file) and file.is_file() for file in (source, path)):

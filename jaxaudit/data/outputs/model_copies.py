@@ -29,10 +29,7 @@ MOST_RECORDS, KEY, MODELS_AT_ONCE = 4096, 20221129, 512
 
 
 def standard_ranks(values: Float[np.ndarray, "models records"]) -> Float[np.ndarray, "models records"]:
-    """The ranks of the records by each model, with mean 0 and length 1; zeros if a model ranks none above another.
-
-    Products of rows are rank correlations.
-    """
+    """The ranks of the records by each model, of mean 0 and length 1, or zeros: products are rank correlations."""
     ranks = np.array([shared_ranks(row) for row in values]).reshape(values.shape) - (values.shape[1] + 1) / 2
     lengths = np.sqrt((ranks**2).sum(axis=1, keepdims=True))
     return ranks / np.where(lengths > 0, lengths, 1)
@@ -118,12 +115,8 @@ def refuse_odd_models(
     source: str,
     membership: Bool[np.ndarray, "models pool"] | None = None,
 ) -> None:
-    """Refuses models of one kind if two are one model, or one is unlike all others; `numbers` are what they are called.
-
-    Where `membership` is known, two training sets that differ, but in few records, may give nearly the same models.
-
-    Raises:
-        InputError: there is such a model; the message names it, and never a record.
+    """Refuses two models that are one, and one unlike all others, by what `numbers` call them. Where `membership` is
+    known, training sets that differ in few records may give nearly the same models.
     """
     for i, j in same_models(values):
         if membership is None or not 0 < (membership[i] != membership[j]).mean() < ALMOST:

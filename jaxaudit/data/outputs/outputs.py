@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxaudit.data.outputs import precision
 from jaxaudit.data.outputs.form import (
     Expected,
     OutputColumns,
@@ -23,16 +22,23 @@ from jaxaudit.data.outputs.form import (
 )
 from jaxaudit.data.outputs.kinds import (
     HARD_LABELS,
+    MOST_DECIMALS,
     Kind,
     are_log_probabilities,
     blocks,
+    coarsest_dtype,
+    decimals_of,
     inside,
     kind_of_outputs,
     of_infinite,
     refuse_bits,
     refuse_hard_labels,
+    round_like,
+    round_to,
     rounding_of_sums,
+    significant_of,
     span_of,
+    step_near,
 )
 from jaxaudit.errors import InputError
 
@@ -83,11 +89,7 @@ class Outputs:
 
     @property
     def logits(self) -> np.ndarray:
-        """`[n, classes]`: the file's own numbers if it holds logits; a missing first column of two is 0.
-
-        Raises:
-            ValueError: the file holds probabilities.
-        """
+        """`[n, classes]`; a missing first column of two is 0. A `ValueError` where the file holds probabilities."""
         if self.kind != "logits":
             raise ValueError("probabilities were rounded, so their logits are not known")
         whole = self.values.shape[1] > 1
@@ -172,9 +174,6 @@ def outputs_of(
             after the classes.
         name: of the model, for messages.
 
-    Raises:
-        InputError: as `load_outputs`.
-
     >>> outputs_of(np.array([[0.9, 0.1], [0.2, 0.8]]), ["cat", "dog"], 2, name="mine").kind
     'probabilities'
     """
@@ -221,12 +220,12 @@ def _as_outputs(read: OutputColumns, expected: Expected, kind: Kind, source: str
     span = span_of(values, source)
     if kind != "probabilities":
         refuse_hard_labels(values, source, SURE if kind == "auto" else "")
-    dtype = precision.coarsest_dtype(values, dtype)
-    decimals = precision.decimals_of(values, dtype, least=int(inside(span)))
+    dtype = coarsest_dtype(values, dtype)
+    decimals = decimals_of(values, dtype, least=int(inside(span)))
     # d decimals of a probability have at most d digits; if all have fewer, the decimals only reach down to the smallest
     # of them.
-    most = precision.MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
-    significant = precision.significant_of(values, dtype, most)
+    most = MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
+    significant = significant_of(values, dtype, most)
     tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
     kind_found = kind_of_outputs(values, "auto" if unlogged is not None else kind, span, tolerance, source)
     logged = unlogged is not None or (kind_found == "logits" and kind == "auto" and are_log_probabilities(values, span))
@@ -264,8 +263,8 @@ def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
     This is not needed if a file holds logits: then compare log-odds, rounded to one grid by `match_logits`.
     """
     if outputs.kind == "logits":
-        return precision.round_like(confidences, None, None, "float32")
-    return precision.round_like(confidences, outputs.decimals, outputs.significant, outputs.dtype)
+        return round_like(confidences, None, None, "float32")
+    return round_like(confidences, outputs.decimals, outputs.significant, outputs.dtype)
 
 
 def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
@@ -274,14 +273,14 @@ def match_logits(log_odds: np.ndarray, *outputs: Outputs) -> np.ndarray:
     Apply it to all log-odds that are compared. The step is that between neighbouring numbers of a file at the median of
     the records' largest logits, since a constant added to all logits of a record also costs digits.
     """
-    return precision.round_to(log_odds, max(logit_step(grid) for grid in outputs))
+    return round_to(log_odds, max(logit_step(grid) for grid in outputs))
 
 
 def logit_step(outputs: Outputs) -> float:
     """The step (nats) between neighbouring logits of a file at the median of the records' largest logits."""
     largest = [np.abs(block).max(axis=1) for block in blocks(outputs.logits)]
     size = float(np.median(np.concatenate(largest)))
-    return precision.step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
+    return step_near(size, outputs.decimals, outputs.significant, outputs.dtype)
 
 
 def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:

@@ -87,9 +87,7 @@ REFUSAL = "a model is no evidence against itself"
 
 
 class ScoreColumn(NamedTuple):
-    """One column of a table of scores: the numbers of a model, or a covariate; NaN where there is none. The heading
-    `name` has the three parts role, model and score.
-    """
+    """The numbers of a model, or a covariate, NaN where there is none; `name` has the parts role, model and score."""
 
     name: str
     role: str
@@ -230,14 +228,7 @@ def _with_gaps(values: Any) -> Any:
 
 
 class Draft(NamedTuple):
-    """A table of scores that is not checked yet.
-
-    Attributes:
-        columns: by their names, as they came.
-        sets: the set of each record.
-        numbers: the columns of models and covariates.
-        guessed: the scores whose direction follows from their names alone.
-    """
+    """A table of scores that is not checked yet; `guessed`: scores whose direction follows from their names alone."""
 
     columns: Mapping[str, Any]
     sets: Shaped[np.ndarray, " records"]

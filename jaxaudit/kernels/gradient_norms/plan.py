@@ -18,7 +18,15 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program, as_looked_up, evaluate, run_operation
+from jaxaudit.kernels.gradient_norms.program import (
+    Loop,
+    Operation,
+    Program,
+    as_looked_up,
+    evaluate,
+    run_operation,
+    trace,
+)
 from jaxaudit.kernels.gradient_norms.rules import (
     LOCAL,
     Factors,
@@ -32,7 +40,6 @@ from jaxaudit.kernels.gradient_norms.rules import (
     matching_rule,
 )
 from jaxaudit.kernels.gradient_norms.sites import Site, by_derivative_at, by_rule_at, meetings, sites_of, source_of
-from jaxaudit.kernels.gradient_norms.tracing import trace
 
 CONTRACTED, DIFFERENTIATED = "contracted", "vmap(grad)"
 
@@ -41,9 +48,8 @@ MOVES = frozenset({"reshape", "transpose", "squeeze", "expand_dims", "rev", "cop
 
 
 class Use(NamedTuple):
-    """The use of a value as an operand of a site; the site is identified by the index of its first output.
-
-    `apart`: for each loop, whether every step uses a slice of its own; uses of equal `joins` can be joined.
+    """The use of a value as an operand of a site, by the index of its first output. `apart`: for each loop, whether
+    every step uses a slice of its own; uses of equal `joins` can be joined.
     """
 
     site: int
@@ -83,9 +89,8 @@ class GradientPlan:
 def make_plan(
     log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], form: Any, example: Sequence[Any], trained: int
 ) -> GradientPlan:
-    """The plan for parameters and one example of these shapes and dtypes; `form` is the tree of inputs and labels.
-
-    `tree` is that of the parameters and of the constants, whose leaves follow the `trained` ones.
+    """The plan for parameters and one example of these types; of `tree`, the `trained` leaves come first, then
+    constants.
     """
 
     def one(leaves: list[Array], *parts: Array) -> Array:

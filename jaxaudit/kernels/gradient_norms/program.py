@@ -1,12 +1,17 @@
-"""A function of parameters and one example, as a flat list of operations with the dependencies of each value."""
+"""A function of parameters and one example as a `Program`: a list of operations, with calls inlined and scans as loops.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+Computations in a scan that do not depend on the example are moved out of the loop. They run once or, if they differ
+between steps, for all steps together. So the same rules apply to operations in a step as to other operations.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
+from jax.extend.core import ClosedJaxpr, Literal, Primitive
 
 
 class Operation(NamedTuple):
@@ -37,10 +42,7 @@ class Sliced(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A scan that depends on the example; its steps may use any value from outside.
-
-    A step uses a slice of the values `taken`, and computes a slice of those `stacked`.
-    """
+    """A scan that depends on the example; a step uses slices of `taken` and computes slices of `stacked` values."""
 
     operations: "list[Operation | Loop]"
     carried: tuple[Carried, ...]
@@ -175,3 +177,296 @@ def evaluate(operations: Iterable[Operation], values_before: Mapping[int, Any]) 
 def of_type(value: Any, type: Any) -> Any:
     """Converts the value to this dtype, since a literal has none."""
     return value if jnp.issubdtype(type.dtype, jax.dtypes.extended) else jnp.asarray(value, type.dtype)
+
+
+# Calls that only wrap their body. A custom derivative is more than its body, so it stays one operation.
+CALLS = frozenset({"jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"})
+
+MOST_STACKED = 64 * 2**20
+"""The most bytes for all steps of a value that is computed outside of the loop, or 4 times its operands if more."""
+
+
+class _Unfit(Exception):
+    """Raised for a scan that should stay a single operation."""
+
+
+@dataclass
+class _Scope:
+    """The program, or the body of a loop within an outer scope; `wholes` has the whole value of each slice."""
+
+    outer: "_Scope | None" = None
+    length: int = 0
+    operations: list[Operation | Loop] = field(default_factory=list)
+    wholes: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.outer is None else self.outer.depth + 1
+
+    def at(self, depth: int) -> "_Scope":
+        """This scope, or the one around it at this depth."""
+        return self if self.outer is None or self.depth == depth else self.outer.at(depth)
+
+
+@dataclass
+class _Tracing:
+    """A program under construction; `depths` says of values without the example in which loops their steps differ."""
+
+    types: list[Any] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
+    depends: list[frozenset[int]] = field(default_factory=list)
+    of_example: list[bool] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+
+    def new(self, aval: Any, depends: Iterable[int] = (), of_example: bool = False, depth: int = 0) -> int:
+        self.types.append(aval)
+        self.depends.append(frozenset(depends))
+        self.of_example.append(of_example)
+        self.depths.append(depth)
+        return len(self.types) - 1
+
+    def constant(self, value: Any, aval: Any) -> int:
+        place = self.new(aval)
+        self.constants[place] = value
+        return place
+
+    def leaves_of(self, places: Sequence[int]) -> frozenset[int]:
+        return frozenset().union(*(self.depends[place] for place in places))
+
+    def inline(self, closed: Any, consts: Iterable[Any], arguments: Sequence[int], scope: _Scope) -> list[int]:
+        """The places of the outputs of a jaxpr that is applied to these arguments."""
+        jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+        places = dict(zip(jaxpr.invars, arguments, strict=True))
+        places |= {v: self.constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts, strict=True)}
+
+        def read(atom: Any) -> int:
+            return self.constant(atom.val, atom.aval) if isinstance(atom, Literal) else places[atom]
+
+        for eqn in jaxpr.eqns:
+            inputs = [read(atom) for atom in eqn.invars]
+            name = eqn.primitive.name
+            body = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")) if name in CALLS else None
+            if body is not None:
+                outputs = self.inline(body, body.consts if isinstance(body, ClosedJaxpr) else (), inputs, scope)
+            elif name == "scan" and self.is_worth_opening(eqn, inputs):
+                try:
+                    outputs = self.opened(eqn, inputs, scope)
+                except _Unfit:
+                    outputs = self.emitted(eqn, inputs, scope)
+            else:
+                outputs = self.emitted(eqn, inputs, scope)
+            places |= dict(zip(eqn.outvars, outputs, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def is_worth_opening(self, scan: Any, inputs: Sequence[int]) -> bool:
+        """Whether a scan combines parameters with the example."""
+        of_parameters = any(self.depends[place] and not self.of_example[place] for place in inputs)
+        return scan.params["length"] > 0 and of_parameters and any(self.of_example[place] for place in inputs)
+
+    def emitted(self, eqn: Any, inputs: Sequence[int], scope: _Scope, varies: bool = False) -> list[int]:
+        """Adds an operation in the outermost scope possible; with `varies`, as if it depended on the example."""
+        varies = varies or any(self.of_example[place] for place in inputs)
+        depth = max((self.depths[place] for place in inputs), default=0)
+        if not varies and depth:
+            return self.for_all_steps(eqn, inputs, scope.at(depth))
+        leaves = self.leaves_of(inputs)
+        outputs = [self.new(v.aval, leaves, varies) for v in eqn.outvars]
+        home = scope if varies else scope.at(0)
+        home.operations.append(Operation(eqn.primitive, eqn.params, eqn.ctx, tuple(inputs), tuple(outputs)))
+        return outputs
+
+    def for_all_steps(self, eqn: Any, inputs: Sequence[int], scope: _Scope) -> list[int]:
+        """Moves an operation on slices out of the loop, where it is applied to the whole values."""
+        assert scope.outer is not None
+        is_sliced = [self.depths[place] == scope.depth for place in inputs]
+        wholes = [scope.wholes[place] if sliced else place for place, sliced in zip(inputs, is_sliced, strict=True)]
+        operation = Operation(eqn.primitive, eqn.params, eqn.ctx, (), ())
+        size = scope.length * sum(_bytes(v.aval) for v in eqn.outvars)
+        if size > max(MOST_STACKED, 4 * sum(_bytes(self.types[place]) for place in wholes)):
+            raise _Unfit
+
+        def steps(*values: Any) -> list[Any]:
+            axes = [0 if sliced else None for sliced in is_sliced]
+            return jax.vmap(lambda *operands: run_operation(operation, operands), axes, axis_size=scope.length)(*values)
+
+        outside = self.function(steps, wholes, scope.outer)
+        return [self.slice_of(place, v.aval, scope) for place, v in zip(outside, eqn.outvars, strict=True)]
+
+    def function(self, function: Callable[..., Any], inputs: Sequence[int], scope: _Scope) -> list[int]:
+        """Adds the operations of a function of values."""
+        types = [jax.ShapeDtypeStruct(self.types[place].shape, self.types[place].dtype) for place in inputs]
+        try:
+            closed = jax.make_jaxpr(function)(*types)
+        except NotImplementedError as error:  # an operation that cannot be batched
+            raise _Unfit from error
+        return self.inline(closed, closed.consts, inputs, scope)
+
+    def slice_of(self, whole: int, aval: Any, scope: _Scope) -> int:
+        """The place of the slice that a loop's step uses of a value with an axis of steps."""
+        varies = self.of_example[whole]
+        place = self.new(aval, self.depends[whole], varies, 0 if varies else scope.depth)
+        scope.wholes[place] = whole
+        return place
+
+    def opened(self, eqn: Any, inputs: Sequence[int], outer: _Scope) -> list[int]:
+        """Adds a scan as a loop."""
+        body, consts = eqn.params["jaxpr"], ()
+        if isinstance(body, ClosedJaxpr):
+            body, consts = body.jaxpr, body.consts
+        first, split = _parts_of(eqn)
+        before, slices = list(inputs[first:split]), inputs[split:]
+        starts, ends = body.invars[first:split], body.outvars[: split - first]
+        how = {"length": eqn.params["length"], "reverse": eqn.params["reverse"], "unroll": eqn.params["unroll"]}
+        scope = _Scope(outer, eqn.params["length"])
+        varies = [self.of_example[place] for place in inputs]
+        _spread(body, varies, first, split)
+        carried = varies[first:split]
+
+        finals, seen = self.without_example(body, consts, inputs, varies, (first, split), how, outer)
+        arguments = list(inputs[:first])
+        for index, variable in enumerate(starts):
+            if carried[index]:
+                before[index] = self.of_its_own(before[index], outer)
+                arguments.append(self.new(variable.aval, self.depends[before[index]], True))
+            else:
+                arguments.append(self.slice_of(seen[index], variable.aval, scope))
+        arguments += [self.slice_of(place, v.aval, scope) for place, v in zip(slices, body.invars[split:], strict=True)]
+        outputs = self.inline(body, consts, arguments, scope)
+        leaves = self.leaves_of(inputs)
+        places_after, carries, stacked = list[int](), list[Carried](), list[Sliced]()
+        for index, variable in enumerate(ends):
+            if carried[index]:
+                after = self.new(variable.aval, leaves, True)
+                end = self.of_its_own(outputs[index], scope)
+                carries.append(Carried(before[index], arguments[first + index], end, after))
+            places_after.append(after if carried[index] else finals[index])
+        for place, variable in zip(outputs[len(ends) :], eqn.outvars[len(ends) :], strict=True):
+            stacked.append(Sliced(self.new(variable.aval, leaves, True), self.of_its_own(place, scope)))
+        taken = tuple(Sliced(whole, step) for step, whole in scope.wholes.items())
+        outer.operations.append(Loop(scope.operations, tuple(carries), taken, tuple(stacked), **how))
+        return [*places_after, *(slice_stacked.whole for slice_stacked in stacked)]
+
+    def of_its_own(self, place: int, scope: _Scope) -> int:
+        """The place of the value or, if it depends on parameters alone, of a copy for the loop."""
+        inexact = jnp.issubdtype(self.types[place].dtype, jnp.inexact)
+        if self.of_example[place] or not self.depends[place] or not inexact:
+            return place
+        (copy,) = jax.make_jaxpr(lambda value: jnp.array(value, copy=True))(self.types[place]).eqns
+        return self.emitted(copy, [place], scope, varies=True)[0]
+
+    def without_example(
+        self,
+        body: Any,
+        consts: Sequence[Any],
+        inputs: Sequence[int],
+        varies: Sequence[bool],
+        where: tuple[int, int],
+        how: dict[str, Any],
+        scope: _Scope,
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Carried values that never meet the example, such as a counter: after the loop, and before every step."""
+        first, split = where
+        varying_carries = [index for index in range(split - first) if not varies[first + index]]
+        if not varying_carries:
+            return {}, {}
+        fixed_indices = [index for index, varying in enumerate(varies) if not varying]
+        equations = _equations(body, [body.outvars[index] for index in varying_carries])
+
+        def loop(*values: Any) -> list[Any]:
+            fixed_values = dict(zip(fixed_indices, values, strict=True))
+            fixed = dict(zip(body.constvars, consts, strict=True))
+            fixed |= {body.invars[index]: value for index, value in fixed_values.items() if index < first}
+
+            def step(carry: list[Any], slices: list[Any]) -> tuple[list[Any], list[Any]]:
+                within = fixed | dict(
+                    zip([body.invars[first + index] for index in varying_carries], carry, strict=True)
+                )
+                within |= dict(
+                    zip([body.invars[index] for index in fixed_indices if index >= split], slices, strict=True)
+                )
+                for equation in equations:
+                    operation = Operation(equation.primitive, equation.params, equation.ctx, (), ())
+                    results = run_operation(operation, [_read(atom, within) for atom in equation.invars])
+                    within |= dict(zip(equation.outvars, results, strict=True))
+                return [_read(body.outvars[index], within) for index in varying_carries], carry
+
+            start = [fixed_values[first + index] for index in varying_carries]
+            start = [
+                of_type(value, body.invars[first + index].aval)
+                for index, value in zip(varying_carries, start, strict=True)
+            ]
+            last, every = jax.lax.scan(
+                step, start, [fixed_values[index] for index in fixed_indices if index >= split], **how
+            )
+            return [*last, *every]
+
+        outputs = self.function(loop, [inputs[index] for index in fixed_indices], scope)
+        return dict(zip(varying_carries, outputs, strict=False)), dict(
+            zip(varying_carries, outputs[len(varying_carries) :], strict=True)
+        )
+
+
+def _parts_of(scan: Any) -> tuple[int, int]:
+    """Where, among a scan's operands, the carried values begin, and where the slices do."""
+    if "ft_in" in scan.params:  # from jax 0.11 on
+        consts, carry, _ = scan.params["ft_in"].unpack()
+        return len(list(consts)), len(list(consts)) + len(list(carry))
+    return scan.params["num_consts"], scan.params["num_consts"] + scan.params["num_carry"]
+
+
+def _read(atom: Any, values: dict[Any, Any]) -> Any:
+    return atom.val if isinstance(atom, Literal) else values[atom]
+
+
+def _spread(body: Any, varies: list[bool], first: int, split: int) -> None:
+    """Which inputs of a scan's body depend on the example in some step."""
+    while True:
+        varying = {v for v, varying_flag in zip(body.invars, varies, strict=True) if varying_flag}
+        for eqn in body.eqns:
+            if any(not isinstance(atom, Literal) and atom in varying for atom in eqn.invars):
+                varying.update(eqn.outvars)
+        ends = [not isinstance(atom, Literal) and atom in varying for atom in body.outvars[: split - first]]
+        after = [now or then for now, then in zip(varies[first:split], ends, strict=True)]
+        if after == varies[first:split]:
+            return
+        varies[first:split] = after
+
+
+def _equations(body: Any, variables: Sequence[Any]) -> list[Any]:
+    """The equations that the wanted variables need."""
+    remaining, kept = {variable for variable in variables if not isinstance(variable, Literal)}, list[Any]()
+    for eqn in reversed(body.eqns):
+        if not remaining.isdisjoint(eqn.outvars):
+            remaining.update(atom for atom in eqn.invars if not isinstance(atom, Literal))
+            kept.append(eqn)
+    return kept[::-1]
+
+
+def _bytes(aval: Any) -> int:
+    return prod(aval.shape) * aval.dtype.itemsize
+
+
+def trace(
+    function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any], trained: int | None = None
+) -> Program:
+    """Traces `function(leaves, *example)`, a scalar; gradients are wanted of the first `trained` leaves, by default of
+    all.
+    """
+    closed = jax.make_jaxpr(function)(list(leaves), *example)
+    tracing, scope, split = _Tracing(), _Scope(), len(leaves)
+    trained = split if trained is None else trained
+    arguments = [
+        tracing.new(v.aval, [index] if index < trained else (), index >= split)
+        for index, v in enumerate(closed.jaxpr.invars)
+    ]
+    (output,) = tracing.inline(closed.jaxpr, closed.consts, arguments, scope)
+    return Program(
+        needed(scope.operations, [output]),
+        tracing.types,
+        tracing.constants,
+        arguments[:split],
+        arguments[split:],
+        output,
+        tracing.depends,
+        tracing.of_example,
+    )

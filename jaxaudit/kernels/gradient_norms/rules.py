@@ -257,10 +257,7 @@ def is_turned(operation: Operation, position: int, operands: Sequence[Any]) -> b
 
 
 def of_convolution(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:
-    """The gradient of a convolution's kernel, with any stride, padding, dilation of either side, and groups.
-
-    The input is unfolded into a row of patches for every position of the output.
-    """
+    """The gradient of any convolution's kernel; the input is unfolded into a row of patches for each position."""
     params = operation.params
     numbers, groups, of_batch = (
         params[name] for name in ("dimension_numbers", "feature_group_count", "batch_group_count")

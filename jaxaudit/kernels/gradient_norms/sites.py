@@ -40,9 +40,8 @@ class Site(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """The operands and cotangents of a site for one example, with a leading axis for every loop.
-
-    An operand has an axis only for loops between whose steps it differs (`differ`).
+    """The operands and cotangents of a site for one example, with a leading axis for every loop; an operand's only for
+    those between whose steps it differs (`differ`).
     """
 
     site: Site

@@ -1,4 +1,4 @@
-"""The key of a blind challenge: its commitment, what it refuses, and the outputs that it splits."""
+"""What a deal left: sets by role, the record of the deal, and a blind challenge with its key."""
 
 import hashlib
 import json
@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+import jaxaudit as ja
 from jaxaudit.data import (
     Key,
     Role,
+    Sets,
     answers_of,
     check_files,
+    dealt_side,
     file_hash,
     key_as_json,
     load_answers,
@@ -215,3 +218,101 @@ def test_outputs_of_another_number_of_rows_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "outputs.npy", probabilities(5))
     with pytest.raises(InputError, match=r"has 5 rows but the challenge has 6 records"):
         load_answers(tmp_path / "outputs.npy", key_of(), 3)
+
+
+HASH = hashlib.sha256(b"records").hexdigest()
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> Path:
+    (tmp_path / "query.jsonl").write_bytes(b"records")
+    return tmp_path / "query.jsonl"
+
+
+def test_a_side_is_known_by_its_hash(side: Path):
+    record = {"query": {"sha256": "0" * 64}, "holdout": {"sha256": HASH}, "by_groups": True}
+    side.with_name("deal.json").write_text(json.dumps(record))
+    found = dealt_side(side)
+    assert found is not None
+    assert (found.name, found.has_groups) == ("holdout", True)
+    assert found.deal == hashlib.sha256(side.with_name("deal.json").read_bytes()).hexdigest()
+    side.write_bytes(b"others")
+    assert dealt_side(side) is None
+
+
+RECORD = json.dumps({"query": {"sha256": HASH}}).encode()
+DAMAGED = {
+    "nothing": b"",
+    "cut": RECORD[:-5],
+    "no UTF-8": RECORD.replace(b"query", b"\xff"),
+    "no UTF-8 in a hash": RECORD.replace(HASH[:4].encode(), b"\xff\xff"),
+    "half a surrogate": RECORD.replace(HASH[:4].encode(), b"\\ud800"),
+    "another kind": b'{"query": 7}',
+    "a list": b"[]",
+    "nested": b'{"more": ' + b"[" * 100_000,
+    "larger than a record": RECORD + b" " * (1 << 20),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_record_says_nothing(name: str, side: Path):
+    side.with_name("deal.json").write_bytes(DAMAGED[name])
+    assert dealt_side(side) is None
+
+
+def test_a_folder_in_place_of_a_record_says_nothing(side: Path):
+    side.with_name("deal.json").mkdir()
+    assert dealt_side(side) is None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A deal with its record."""
+    folder = ja.deal(ja.load("digits").take(np.arange(300)), holdout=0.3, members=0.4, seed=1).save(tmp_path / "deal")
+    record = {path.stem: {"file": path.name, "sha256": file_hash(path)} for path in folder.iterdir()}
+    (folder / "deal.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_a_deal_is_opened_as_it_was_dealt(folder: Path):
+    assert [*map(str, ja.open_deal(folder).sets)] == ["query", "holdout", "members"]
+
+
+def test_sets_that_changed_their_names_or_their_records_are_refused(folder: Path):
+    query, holdout = folder / "query.npz", folder / "holdout.npz"
+    for name, content in ((query, holdout.read_bytes()), (query, b"others")):
+        kept = name.read_bytes()
+        name.write_bytes(content)
+        with pytest.raises(InputError):
+            ja.open_deal(folder)
+        name.write_bytes(kept)
+    ja.open_deal(folder)
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_folder_with_a_damaged_record_is_no_deal(name: str, folder: Path):
+    (folder / "deal.json").write_bytes(DAMAGED[name])
+    with pytest.raises(InputError, match=r"deal\.json"):
+        ja.open_deal(folder)
+
+
+def test_the_order_is_that_of_roles_and_what_is_none_is_absent():
+    sets = Sets(members=3, calibration=None, query=1)
+    assert list(sets.items()) == [(Role.QUERY, 1), (Role.MEMBERS, 3)]
+    assert Role.CALIBRATION not in sets
+    with pytest.raises(KeyError):
+        sets[Role.HOLDOUT]
+
+
+def test_equal_sets_are_equal_and_nothing_changes_one():
+    sets = Sets(query=1, holdout=2)
+    assert sets == Sets(holdout=2, query=1) != Sets(query=1)
+    assert sets.map(lambda role, value: 2 * value if role == Role.HOLDOUT else None) == Sets(holdout=4)
+    assert sets.only(Role.QUERY, Role.MEMBERS) == Sets(query=1)
+    with pytest.raises(TypeError):
+        sets._values[Role.QUERY] = 2  # pyright: ignore[reportIndexIssue]
+
+
+def test_a_role_is_its_key_and_has_words():
+    assert Role("holdout") is Role.HOLDOUT
+    assert [role.words for role in Role] == ["query set", "calibration set", "holdout", "members"]

@@ -1,13 +1,18 @@
-"""A blind challenge: one file with the records of all sets in a random order, and the key that tells them apart.
+"""What a deal left: the sets of a folder by role, a blind challenge with its key, and a model's outputs on these sets.
 
-The file goes to whoever holds the model. The key stays at home: the row of every record, the hash of every file of the
-deal, and a commitment, which can be published before the outputs arrive. A salt from the system's entropy keeps anybody
-from trying seeds against it; the order, the names and the numbers of groups are hashes of the salt. Outputs on another
-challenge are told by the names of records, else by the order: rows of another order are no better than guessing.
+A model is one thing: a folder with query.*, holdout.*, ...; a .npz with arrays of these names; a table with a column
+`set`; or one file of outputs on the query set, or on a blind challenge.
+
+A challenge is one file with the records of all sets in a random order; it goes to whoever holds the model. The key
+stays at home: the row of every record, the hash of every file of the deal, and a commitment, which can be published
+before the outputs arrive. A salt from the system's entropy keeps anybody from trying seeds against it; the order, the
+names and the numbers of groups are hashes of the salt. Outputs on another challenge are told by the names of records,
+else by the order: rows of another order are no better than guessing.
 """
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,10 +23,12 @@ import numpy as np
 from jaxtyping import Int
 from msgspec import Meta
 
-from jaxaudit.data.examples import Role
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.files import TABLES
+from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
 from jaxaudit.data.outputs.form import RECORD as RECORD
+from jaxaudit.data.outputs.form import SET, OutputsPlace, titles_of
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import exists, open_data, read_small
@@ -49,10 +56,8 @@ class Key(StrictStruct, frozen=True, kw_only=True):
     """What `key.json` holds: see `ABOUT` for the commitment.
 
     Attributes:
-        salt: 256 random bits.
-        seed: of the deal, which tells nothing of what follows from the salt.
-        groups: whether the sets have an array or column `group`, by which they were dealt.
-        label: the column of the sets with the label, where it had to be named.
+        salt: 256 random bits. `seed`: of the deal, which tells nothing of what follows from the salt.
+        groups: whether the sets have `group`, by which they were dealt. `label`: their column, if it was named.
         files: SHA-256 of every other file of the deal, by its name.
         rows: of each set, the row in the challenge of each of its records, in the order of the set's own file.
     """
@@ -144,9 +149,7 @@ def read_key(path: Path) -> Key:
 
 
 def check_files(key: Key, folder: Path) -> None:
-    """Refuses files beside the key that are not those of its deal. Every set must be there; the record of the deal and
-    the challenge may be missing.
-    """
+    """Refuses files beside the key that are not those of its deal; its record and the challenge may be missing."""
     needed = [key.set_file(role) for role in key.rows]
     for name in dict.fromkeys((*needed, *key.files, *(f"{CHALLENGE}{ending}" for ending in ENDINGS))):
         path, exists = folder / name, os.path.lexists(folder / name)
@@ -229,9 +232,7 @@ class DealtSide(NamedTuple):
 
 
 def dealt_side(path: Path) -> DealtSide | None:
-    """The side of a deal that a file is; None without a readable record beside it. A record that names the file with
-    another hash is an InputError.
-    """
+    """The side of a deal that a file is; None without a readable record beside it. Another hash is refused."""
     facts, record = _facts(path.parent), path.parent / DEAL_RECORD
     sides = {} if facts is None else {"query": facts.query, "members": facts.members, "holdout": facts.holdout}
     if facts is None or not path.is_file():
@@ -274,3 +275,88 @@ def _facts(folder: Path) -> _Facts | None:
         if exists(folder / DEAL_RECORD):
             return msgspec.json.decode(read_small(folder / DEAL_RECORD, LARGEST_RECORD), type=_Facts)
     return None
+
+
+OF_SETS, OF_OUTPUTS = (".npz", *TABLES, ".jsonl"), (".npz", ".npy", *TABLES)
+"""Endings of the files of sets, and of outputs."""
+NAMES = ", ".join(Role)
+
+
+class NamedSets(NamedTuple):
+    """The names or paths of the sets of a folder or of a command line; the column with the label, where the files need
+    the word; and the key of a blind challenge.
+    """
+
+    names: Sets[str]
+    label: str | None = None
+    key: Key | None = None
+
+
+class ModelPlaces(NamedTuple):
+    """Where the outputs of one model are, by set; of one file without roles, as of the query set alone."""
+
+    name: str
+    places: Sets[OutputsPlace]
+    has_roles: bool = True
+
+
+def open_folder(folder: Path) -> NamedSets:
+    """The sets in a folder: query.*, and holdout.*, members.*, calibration.* where there are any. Beside the record or
+    the key of a deal they must be its files.
+    """
+    files = _files_by_role(folder, OF_SETS, "the records in question")
+    names = files.map(lambda _, path: str(path))
+    if not os.path.lexists(folder / KEY):
+        return NamedSets(names, dealt_label(folder, files))
+    key = read_key(folder / KEY)
+    check_files(key, folder)
+    return NamedSets(names, key.label, key)
+
+
+def model_places(path: Path) -> ModelPlaces:
+    """Where a model's outputs are, by the sets that they are on; nothing else may be there."""
+    name = path.resolve().name
+    if path.is_dir():
+        files = _files_by_role(path, OF_OUTPUTS, "a model's outputs on the query set")
+        return ModelPlaces(name, files.map(lambda _, file: OutputsPlace(file, model=name)))
+    suffix, rows = path.suffix.lower() if path.is_file() else "", 0
+    parts: list[str] = []
+    if suffix == ".npz":
+        parts = NpzArrays(path).names
+        parts = parts if {*parts} & {*Role} else []
+    elif suffix in TABLES and SET in [title.lower() for title in titles_of(path)]:
+        counts = _rows_by_set(path)
+        parts, rows = [*counts], counts.total()
+    if not parts:
+        return ModelPlaces(name, Sets(query=OutputsPlace(path)), has_roles=False)
+    further = [part[:40] for part in parts if part not in [*Role]]
+    if further or Role.QUERY not in parts:
+        trouble = f"has outputs on {further[0]!r}" if further else "has no outputs on the query set (query)"
+        raise InputError(f"{name}: {trouble}; a model's outputs by set are called {NAMES}, and nothing else is there.")
+    return ModelPlaces(name, Sets(**{part: OutputsPlace(path, part, rows) for part in parts}))
+
+
+def _files_by_role(folder: Path, endings: tuple[str, ...], of_query: str) -> Sets[Path]:
+    """The one file of each role in a folder."""
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder; name the folder with query.*: {of_query}.")
+    files: dict[str, Path] = {}
+    for role in Role:
+        of_role = [path for path in (folder / f"{role}{ending}" for ending in endings) if os.path.lexists(path)]
+        if len(of_role) > 1:
+            raise InputError(f"{folder}: has {' and '.join(path.name for path in of_role)}; keep one file of a set.")
+        files |= {str(role): path for path in of_role}
+    if Role.QUERY not in files:
+        names = ", ".join(f"query{ending}" for ending in endings)
+        raise InputError(f"{folder}: has none of {names}; name the file of {of_query} so.")
+    return Sets(**files)
+
+
+def _rows_by_set(path: Path) -> Counter[str]:
+    """The number of rows of each set in a table with a column `set`."""
+    # Imported here because pyarrow takes a tenth of a second.
+    from jaxaudit.data.formats.parquet_file import read_text_table
+
+    table = read_text_table(path, lambda title: title.strip().lower() == SET)
+    place = [title.strip().lower() for title in table.header].index(SET)
+    return Counter(cell.strip().lower() for cell in table.columns[place].to_pylist())

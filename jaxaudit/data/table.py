@@ -1,7 +1,6 @@
 """`Table`: labelled records with named columns of numbers or categories, and its two encodings for learners.
 
-Columns are chosen by name, made categories, or described.
-"""
+Columns are chosen by name, made categories, or described."""
 
 import hashlib
 import json
@@ -29,9 +28,6 @@ class Column:
         name: the column's name.
         categories: names of the categories, in the order of their numbers; empty for a column of numbers. The category
             `MISSING` stands for missing values.
-
-    Raises:
-        InputError: a category occurs twice.
     """
 
     name: str
@@ -57,9 +53,6 @@ class Table:
 
     Guarantees: those of `Examples`; every category index is valid for its column; there is at least one column, and
     names of columns are unique. The arrays are read-only.
-
-    Raises:
-        InputError: one of the guarantees would not hold.
 
     >>> Table(np.array([[1, 39.0], [0, 50.0]]), (Column("sex", ("Female", "Male")), Column("age")),
     ...       np.array([0, 1]), ("<=50K", ">50K"), "tiny")
@@ -109,10 +102,7 @@ class Table:
 
     @cached_property
     def content_hash(self) -> str:
-        """`blake2b:...` over values (with their type), labels, columns and classes, in order; not name and notes.
-
-        The same data give the same hash. About a second per gigabyte.
-        """
+        """`blake2b:...` over values with their type, labels, columns and classes; about a second per gigabyte."""
         values = self.values.astype(self.values.dtype.newbyteorder("<"), copy=False)
         columns = [[column.name, column.categories or None] for column in self.columns]
         head = [values.dtype.str, values.shape, columns, self.class_names]
@@ -164,10 +154,7 @@ def one_hot(table: Table) -> Examples:
 
 
 def ordinal(table: Table) -> Examples:
-    """Every record with one input per column, for naive Bayes: `float32[n, columns]`.
-
-    A category's index, or a number scaled to [0, 1] as `one_hot` does.
-    """
+    """Every record with one input per column, a category's index or a scaled number: `float32[n, columns]`."""
     inputs = _scaled(table, np.arange(len(table.columns)))
     return Examples(inputs, table.labels, table.class_names, table.name)
 
@@ -176,9 +163,6 @@ def candidate_indices(generator: np.random.Generator, records: int, count: int =
     """The indices of `count` different records, in ascending order; every subset of this size is equally likely.
 
     Source: Long, Bindschaedler, Gunter (2017), section 5.1 ("we randomly sample 2,000 records as candidate set D").
-
-    Raises:
-        InputError: `count` is not between 1 and `records`.
     """
     if not 1 <= count <= records:
         raise InputError(

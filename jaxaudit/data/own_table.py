@@ -2,22 +2,30 @@
 
 One reader for all commands: it gives `Examples`, whose columns are numbers, or a `Table`, which has categories, too.
 What is not written so is refused, with the line of pandas that writes it so. No message contains the content of a cell.
-"""
+Rows are written again (`SourceRows`) with the text of every cell, or the types of a Parquet file: a reader that makes
+numbers loses the names that a pipeline reads by. Columns that are neither inputs nor the label are left out: nobody
+reads them, and a number of the row would tell its place."""
 
 import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.formats.parquet_file import index_names, is_parquet, read_text_table, without_dealt_groups
+from jaxaudit.data.formats.parquet_file import (
+    index_names,
+    is_parquet,
+    read_text_table,
+    typed_columns,
+    without_dealt_groups,
+)
 from jaxaudit.data.formats.text_table import (
     NAMELESS,
     TextTable,
@@ -26,9 +34,10 @@ from jaxaudit.data.formats.text_table import (
     trimmed,
     truth_cells,
     whole,
+    write_table,
 )
-from jaxaudit.data.labels import as_number, counting, encode_labels
-from jaxaudit.data.tables.table import MISSING, Column, Table, check_choice
+from jaxaudit.data.labels import COLUMN, as_number, counting, encode_labels
+from jaxaudit.data.table import MISSING, Column, Table, check_choice
 from jaxaudit.errors import InputError
 
 LABEL = "label"
@@ -44,15 +53,10 @@ _MISSING_TEXTS = ("", "na", "nan", "<na>")
 
 @dataclass(frozen=True, eq=False)
 class OwnTable:
-    """The columns of a file that are inputs and label, as text.
+    """The columns of a file that are inputs and label, as text; labels as `encode_labels` has them; and what is to be
+    said.
 
-    Attributes:
-        text: these columns, in the order of the file.
-        label: the name of the label among them.
-        labels: `int32[n]`, indices into `class_names`.
-        class_names: see `encode_labels`.
-        notes: remarks on how the file was read.
-        names: of all columns of the file, but for those that were left out by their names.
+    `names` are all columns of the file, but those that were left out by their names.
     """
 
     text: TextTable
@@ -136,10 +140,7 @@ class OwnTable:
         return self.text.columns[self.text.header.index(name)]
 
     def _many_numbers(self, name: str) -> np.ndarray | None:
-        """The cells of a column of more than `FEW` different numbers; None of any other.
-
-        Words among so many numbers are refused: as categories the numbers would lose their order.
-        """
+        """The cells of a column of more than `FEW` different numbers; None of others. Words among them are refused."""
         numbers = float_cells(self._cells(name), self.text.decimal)
         if numbers is not None and np.isfinite(numbers).all():
             # The first rows usually decide, and checking all takes longer than reading them.
@@ -184,18 +185,10 @@ def read_own_table(
 ) -> OwnTable:
     """The inputs and the label of a CSV file with a header line, or of a Parquet file.
 
-    All columns are inputs but the label, those of `drop`, those of `groups`, which a file may lack, and a column
-    `group` that `deal` wrote. Every column has a name of its own. Blanks
-    around a cell are ignored. A cell that is empty, `NA`, `NaN` or `<NA>` is missing.
-
-    Args:
-        path: the file.
-        label: the column with the label; by default that named `label`. Its cells are words or whole numbers.
-        drop, groups: columns to leave out.
-        categorical: columns that must be there.
-
-    Raises:
-        InputError: the file is not so. Rows count from 1 below the header.
+    All columns are inputs but the label (words or whole numbers, by default under `label`), those of `drop`, those of
+    `groups`, which a file may lack, and a column `group` that `deal` wrote; those of `categorical` must be there. Every
+    column has a name of its own. Blanks around a cell are ignored; one that is empty, `NA`, `NaN` or `<NA>` is missing.
+    Messages count rows from 1 below the header.
     """
     source, label, left_out = path.name, label or LABEL, (*drop, *groups)
     text = read_text_table(path, lambda name: name not in left_out)
@@ -243,10 +236,8 @@ WIDTH = 16
 
 
 def codes_of_words(cells: "ColumnCells") -> np.ndarray:
-    """`float64[n, WIDTH]` within [-1, 1]: numbers by the digest of each word; of missing cells those of no word.
-
-    Random directions keep distances, as a one-hot code would have them, and do not depend on which words a file has
-    (the hashing trick: Weinberger et al. 2009).
+    """`float64[n, WIDTH]` within [-1, 1] by the digest of each word: random directions keep distances, whichever words
+    a file has (the hashing trick: Weinberger et al. 2009). Missing cells are as no word.
     """
     return codes_of_texts(words_in(cells))[cells.codes]
 
@@ -263,14 +254,8 @@ def words_in(cells: "ColumnCells") -> tuple[str, ...]:
 
 
 class ColumnCells(NamedTuple):
-    """A column's cells, with every distinct text stored once.
-
-    Attributes:
-        codes: for each row, the index of its text in the other arrays.
-        texts: the distinct texts.
-        missing: whether each text stands for a missing value, such as `NA`.
-        numbers: the number in each text; NaN where the text is no number.
-        is_number: whether each text is a number.
+    """A column's cells, every distinct text once: `codes` are the places of rows among these. `missing` is true of
+    texts such as `NA`, `is_number` of numbers, and `numbers` are NaN of other texts.
     """
 
     codes: np.ndarray
@@ -340,3 +325,61 @@ def _writing(source: str) -> str:
 
 def _array(values: pa.Array) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False)
+
+
+@dataclass(frozen=True, eq=False)
+class SourceRows:
+    """The rows of a file, of which some can be written: `cells` of inputs and label, of a CSV file as text. A
+    `delimiter` of None says that the file is Parquet; `names` are all columns but those of `drop` and `groups`.
+    """
+
+    cells: pa.Table
+    inputs: tuple[str, ...]
+    label: str
+    delimiter: str | None
+    names: frozenset[str]
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the names of files with such rows."""
+        return ".parquet" if self.delimiter is None else ".csv"
+
+    def part(self, rows: Int[np.ndarray, " some"], groups: Int[np.ndarray, " some"] | None) -> pa.Table:
+        """These rows, with a first column `group` where there are groups."""
+        part = self.cells.take(pa.array(rows))
+        return part if groups is None else part.add_column(0, COLUMN, pa.array(groups))
+
+    def challenge(self, rows: Int[np.ndarray, " some"], title: str, names: Shaped[np.ndarray, " some"]) -> pa.Table:
+        """The inputs in these rows, and in front of them a column of this title with a name for each row."""
+        if title in self.inputs:
+            raise InputError(
+                f"the table has a column {title!r}, which a challenge has for the names of its rows: rename it."
+            )
+        return self.cells.select(self.inputs).take(pa.array(rows)).add_column(0, title, pa.array(names))
+
+    def write(self, table: pa.Table, file: IO[bytes]) -> None:
+        """Writes a table that `part` or `challenge` gave, in the form of the source."""
+        write_table(table, file, self.delimiter)
+
+
+def source_rows(path: Path, *, label: str | None, drop: Sequence[str], groups: Sequence[str]) -> SourceRows:
+    """The rows of a CSV or Parquet file, with the options with which it was read (`read_own_table`)."""
+    table = read_own_table(path, label=label, drop=drop, groups=groups)
+    columns = dict(zip(table.text.header, table.text.columns, strict=True))
+    cells = typed_columns(path, table.text.header) if is_parquet(path) else pa.table(columns)
+    return SourceRows(cells, table.inputs, table.label, None if is_parquet(path) else table.text.delimiter, table.names)
+
+
+def refuse_read_otherwise(path: Path, examples: Examples, label: str | None) -> None:
+    """Refuses a file of rows that a reader does not read as these examples, which are the same rows of the source."""
+    part = read_own_table(path, label=label).examples()
+    if (
+        part.titles != examples.titles
+        or part.class_names != examples.class_names
+        or not np.array_equal(part.labels, examples.labels)
+        or not np.array_equal(part.record_hashes, examples.record_hashes)
+    ):
+        raise InputError(
+            f"{path.name}: the rows would not be read again as in the source; save the records as .npz, or as a .csv "
+            "with points and commas."
+        )

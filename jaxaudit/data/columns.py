@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float, Real
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.data.tables.own_table import WIDTH, codes_of_texts
-from jaxaudit.data.tables.table import MISSING, Column
+from jaxaudit.data.own_table import WIDTH, codes_of_texts
+from jaxaudit.data.table import MISSING, Column
 from jaxaudit.errors import InputError
 
 

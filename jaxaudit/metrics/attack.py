@@ -56,15 +56,9 @@ def attack_metrics(
 ) -> AttackMetrics:
     """Accuracy, precision, recall, F1 and the area under the ROC curve (AUC), with intervals.
 
-    The attack answers `in` if its score is above 0. With tp, fp, fn, tn the counts of the four outcomes:
-
-    | metric | formula | value if 0/0 |
-    |---|---|---|
-    | accuracy | (tp + tn) / all | - |
-    | precision | tp / (tp + fp) | NaN: no answer was `in` |
-    | recall | tp / (tp + fn) | - |
-    | F1 | 2 tp / (2 tp + fp + fn) | - |
-    | AUC | P(score of a member > that of a non-member) + P(equal) / 2 | - |
+    The attack answers `in` if its score is above 0. With tp, fp, fn, tn the counts of the four outcomes: accuracy is
+    (tp + tn) / all, precision tp / (tp + fp), recall tp / (tp + fn), F1 2 tp / (2 tp + fp + fn), and NaN for 0/0. The AUC
+    is the probability that the score of a member is above that of a non-member, and half of that that both are equal.
 
     Intervals are percentile bootstrap intervals (Efron 1979). Attacks on one target are not independent, so whole
     targets are drawn with replacement. An interval leaves out replicates in which its number is 0/0; it is NaN if these
@@ -74,9 +68,6 @@ def attack_metrics(
         key: random key of the bootstrap; 128 bits of it seed NumPy's SFC64 generator.
         scores, truth: of each attack; and whether its target was in the training set.
         targets: the index of each attack's record, from 0; None: every attack has a target of its own.
-
-    Raises:
-        InputError: a score is NaN, or all attacks are on members, or all on non-members.
 
     >>> import jax
     >>> scores, truth = np.array([2.0, 1.0, -1.0, 0.5]), np.array([True, True, False, False])

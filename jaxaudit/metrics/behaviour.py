@@ -2,8 +2,7 @@
 
 Does the target behave like the shadow models, and do known non-members look used? If not, use may stay hidden. Is it
 worse on records that nobody used? A model that was made worse on all records tells query set and holdout no longer
-apart, and may still hold what it learned (Lynch et al. 2024, arXiv 2402.16835). A t-test holds the damage against a
-share of the memory: a retrained model has seen fewer records, and may be a little worse on all.
+apart, and may still hold what it learned (Lynch et al. 2024, arXiv 2402.16835).
 """
 
 import numpy as np
@@ -85,9 +84,8 @@ def unlike_models(target: Numbers, models: Scores) -> float:
 
 
 def models_like_target(p_value: float | None) -> Check:
-    """There is no evidence that the target was trained in another way than models of known truth.
-
-    `p_value` is of `unlike_models`; None if it was not measured. A failure is a warning: `p_never` still stands.
+    """There is no evidence that the target was trained in another way than models of known truth, by the p-value of
+    `unlike_models`. A failure is a warning: `p_never` still stands.
     """
     if p_value is None:
         message = (
@@ -116,9 +114,8 @@ def _of_one_more(
 
 
 def behaviour(log_odds: Numbers) -> Float[np.ndarray, " 4"]:
-    """The share of log-odds above 0, their median, interquartile range, and mean confidence minus that share.
-
-    The confidence is the larger of the own class's probability and the other classes' total probability.
+    """The share of log-odds above 0, their median, interquartile range, and mean confidence (of the own class, or of
+    the others together, whichever is larger) minus that share.
     """
     odds = cut(log_odds)
     accuracy = float((odds > 0).mean())

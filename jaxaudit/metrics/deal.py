@@ -32,10 +32,8 @@ def deal_holdout(
     """Chooses the records to hold out, uniformly at random among all choices of the same size: True for the holdout.
 
     Deal before any record is shared. The holdout has `round(share * records)` records, or that share of the groups; at
-    least one and not all. Records with equal values in `groups` stay together.
-
-    Raises:
-        InputError: there are so few records or groups that no p-value of a test could be as small as 0.05.
+    least one and not all. Records with equal values in `groups` stay together. So few records or groups that no p-value
+    of a test could be as small as 0.05 are an `InputError`.
 
     >>> import jax
     >>> deal_holdout(jax.random.key(1), 7, groups=np.array([0, 0, 1, 2, 3, 4, 5]))
@@ -145,9 +143,8 @@ def ways(count: int, chosen: int) -> int:
 
 
 def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
-    """How many groups to draw from each side of a random split, for about `records` records of a side; at least 1.
-
-    The number does not depend on which groups are on which side, so the sampled sides stay exchangeable.
+    """How many groups to draw from each side of a random split, for about `records` records of a side; at least 1. It
+    does not depend on which groups are on which side, so the sampled sides stay exchangeable.
 
     >>> groups_in_sample(4, np.array([0, 0, 0, 1, 2, 2]))
     2

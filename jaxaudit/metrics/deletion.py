@@ -105,9 +105,6 @@ def deletion_test(
         predictors: what tells the difficulty of the records (`difficulty`); None: nothing does.
         labels: the class of each record, for `rule_test`; None: all are of one.
         groups: the group of each record, if whole groups were chosen at random.
-
-    Raises:
-        InputError: a log-odds is NaN, or as `permutation_test`.
     """
     odds_after, odds_before = np.asarray(after, np.float64), np.asarray(before, np.float64)
     predictors = np.zeros((len(odds_after), 0)) if predictors is None else predictors

@@ -72,10 +72,6 @@ def holdout_test(
         printed: whether the target's log-odds come from a file of rounded probabilities.
         own_recipe: whether the shadow models have the target's network and recipe, so that a score learned from them
             may be taken (`learned_is_better`).
-
-    Raises:
-        InputError: an output is NaN, there are fewer than 4 shadow models, or a row of `membership` does not have about
-            `n` records, or whole groups; or as `check_groups`.
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])

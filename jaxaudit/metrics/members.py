@@ -94,9 +94,6 @@ def members_test(
         strata: the group of each record, if the records of each group were dealt at random over the three sets: they
             are permuted within it, and the fraction is that of differences within it (`set_effects`).
         p_never: a p-value of another exact test of the same target, to be used in place of this test's.
-
-    Raises:
-        InputError: there are fewer than 50 members, a score is NaN, or as `permutation_test`.
     """
     query, holdout, members = np.split(np.asarray(scores), np.cumsum(sizes)[:2])
     check_ranges(

@@ -56,9 +56,6 @@ def separation(
     multiplied by `own_data_stretch`: models share a calibration set, but a real target has other data. `draws` numbers
     each model's part of the calibration set; if no two models share one, nothing is stretched.
 
-    Raises:
-        InputError: an output is NaN, there are fewer than 4 models, or fewer than two records in or out of one.
-
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 400)) < 0.5
     >>> found = separation(random.normal(size=(20, 400)) + 2 * membership, membership)
@@ -245,8 +242,7 @@ STEPS, FARTHEST = 4_000, 8.0
 
 
 class Memory(StrictStruct, frozen=True):
-    """The separation by the members test: `alone`, and `helped` by shadow models' outputs that predict difficulty.
-
+    """The separation by the members test: `alone`, and `helped` by shadow models' outputs that predict difficulty;
     `units` is the number of groups a record.
     """
 
@@ -265,7 +261,6 @@ def memory_of_models(
     helped: bool = True,
 ) -> Memory:
     """The memory of models that were each trained on a random choice of the records; arguments as for `separation`.
-
     `helped`: the members test will have shadow models with outputs on the known members.
     """
     odds, rows = cut(log_odds), np.asarray(membership)

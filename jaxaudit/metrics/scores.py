@@ -77,11 +77,8 @@ TAIL = 4
 
 
 class MembershipScores(NamedTuple):
-    """Probabilities, at a prior of 0.5, that a model was trained on a record.
-
-    Attributes:
-        target: of the target, computed with all shadow models.
-        shadows: of each shadow model, computed with the other shadow models.
+    """Probabilities, at a prior of 0.5, that a model was trained on a record: the target, by all shadow models; and
+    each shadow model, by the other ones.
     """
 
     target: Numbers
@@ -136,9 +133,6 @@ def membership_scores(
     Guarantees: permuting the records permutes the scores, so scores of exchangeable records are exchangeable. Permuting
     the shadow models changes nothing, unless models times records exceed `PAIRS`: then weights are fitted to some of
     the models, evenly spaced. Memory: 16 bytes per model and record, plus 100 MB.
-
-    Raises:
-        InputError: an output is NaN, there are fewer than 4 shadow models, or all have all of the records, or none.
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 50)) < 0.5

@@ -66,12 +66,7 @@ def shadow_test(
             the calibration set.
         queried: the number of query records, which come first; None: all are.
         unseen: which records the target is known not to have used; None: all of the calibration set.
-        share: the random share of the calibration set that each shadow model was trained on.
         level, stated, recipe: as for `holdout_test`.
-
-    Raises:
-        InputError: an output is NaN, fewer than 50 calibration records are left, or too few shadow models of no or full
-            use for a p-value of 5%.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     check_ranges("[0, 1)", share=share)
@@ -135,10 +130,7 @@ def accuracies_on_unused(
     queried: int,
     unseen: Bool[np.ndarray, " n"] | None = None,
 ) -> tuple[float, PerModel]:
-    """The accuracy of the target and of each shadow model on calibration records that it was not trained on.
-
-    For the arguments see `shadow_test`.
-    """
+    """The accuracy of the target and of each shadow model on calibration records that it was not trained on."""
     of_calibration = np.arange(len(target)) >= queried
     kept = of_calibration if unseen is None else of_calibration & unseen
     accuracies = [(odds[of_calibration & ~used] > 0).mean() for odds, used in zip(shadows, membership, strict=True)]

@@ -53,13 +53,10 @@ def u_lira(
     For a model left out with log-odds phi (nats) of a record, and means m and variances v (ddof 1) over the other
     models of each side, the answer is "unlearned" if N(phi; m_u, v_u) > N(phi; m_r, v_r); half of a right answer at a
     tie. With few models the accuracy of indistinguishable sides is somewhat below 0.5: a model that is left out is
-    missing from its own side. The interval is that of `over_models.interval_over_models`, within 0 and 1; in a
-    bootstrap replicate all copies of a model are left out together.
+    missing from its own side. The interval is that of `interval_over_models`, within 0 and 1; in a bootstrap replicate
+    all copies of a model are left out together.
 
     All models must be independent: no retrained model may share the seed of an unlearned one.
-
-    Raises:
-        InputError: fewer than 4 models on a side, or NaN.
 
     >>> import jax
     >>> random = np.random.default_rng(2)

@@ -478,7 +478,7 @@ def holdout_groups_needed(tests: int) -> int:
 
 def records_a_set_needed(tests: int) -> int:
     """The records in each set that let a group's own records reach 5% adjusted, for up to `MOST_TESTS` groups and
-    targets; of more, none can.
+    targets.
     """
     most = min(tests, MOST_TESTS)
     return next(size for size in range(2, 100) if reaches(most / counted_deals(size, size, MOST_PERMUTATIONS)))

@@ -48,9 +48,7 @@ def judge_outputs(
     *,
     level: float = 0.95,
 ) -> KSAudit:
-    """The result of the tests for each target, from outputs. Without models of rho, whether the calibration set is like
-    the query set is measured on the shadow models that were trained without the query set.
-    """
+    """The result of the tests for each target, from outputs in memory."""
     evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
     judged = adjusted(

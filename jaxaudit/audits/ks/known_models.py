@@ -40,9 +40,9 @@ def between_models(table: ScoreTable, target: ScoredModel, level: float) -> Shar
 
 
 def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
-    """Which way each score that the target and all models of known truth have points, by these models: 1 if it is
-    higher with use, -1 if lower, 0 if that is chance. Over all scores, models that do not differ give a direction in at
-    most 5% of tables to either side.
+    """Which way each score that all have points, by models of known truth: 1 if it is higher with use, -1 if lower, 0
+    if that is chance. Over all scores, models that do not differ give a direction in at most 5% of tables to either
+    side.
     """
     if not models_that_used(table, target):
         return {}
@@ -235,7 +235,7 @@ class ScoreEvidence(NamedTuple):
         p_smaller: p-value of a query set that looks less used than the holdout, or than by models that never used it.
         limits: see `Usage`. `why`: why they are unknown, else empty. `trust`: how far to trust them.
         invalid: reasons why no verdict can be given. `unshown`: the same, where only the user's statement is missing.
-        caveats: what a reader must know first. `strange`: of a detected use that the members contradict.
+        strange: a caveat of a detected use that the members contradict.
         by_members: whether the limits are by known members.
         helps: what leads to a verdict, where that is known.
         checks: of what the limits rest on.

@@ -35,13 +35,9 @@ ROUND = 100
 
 
 class Work(NamedTuple):
-    """The models of an audit, as far as they affect its cost.
-
-    Attributes:
-        query, calibration, holdout, members: records of each set.
-        targets: training records of each simulated target, for `whole` query records.
-        tests: including rho.
-        lightest: each test with the fewest models that the options allow.
+    """The models of an audit, as far as they affect its cost: records of each set, training records of each simulated
+    target for `whole` query records, the tests with rho, and each with the fewest models that the options allow
+    (`lightest`).
     """
 
     query: int

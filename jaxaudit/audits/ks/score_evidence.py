@@ -64,9 +64,8 @@ def score_evidence(
     *,
     same_recipe: bool,
 ) -> ScoreEvidence:
-    """How strongly one target's scores show that the target used the query set, compared with the holdout or else with
-    models that never used it. Known members, or else models that used it, tell what share. `question` and `same_recipe`
-    are those of `ScoresTest`; `level` is that of the share's interval.
+    """How strongly one target's scores show that it used the query set, compared with the holdout or else with models
+    that never used it. Known members, or else models that used it, tell what share. The rest is as in `ScoresTest`.
     """
     share = between_models(table, target, level)
     directed = [name for name in target.scores if table.directions[name]]

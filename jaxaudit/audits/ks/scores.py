@@ -106,12 +106,8 @@ def judge_scores(
     """Has each target of a table of scores forgotten the query set, or never used it?
 
     `test` has the stated share and the question, `key` serves permutations, and no verdict depends on `level`. `by`
-    asks for a verdict on each group, too. Groups with records of both sets are then taken for names of records that
-    were dealt one by one.
-
-    Raises:
-        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set;
-            groups were dealt neither whole nor record by record; or no score of known direction is there.
+    asks for a verdict on each group, too; groups with records of both sets are then taken for names of records that
+    were dealt one by one. Groups that were dealt neither way are an `InputError`.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table
@@ -295,9 +291,7 @@ def _tofu(table: ScoreTable, target: ScoredModel) -> tuple[Judgement, ...]:
     retrained = table.of("unused")
 
     def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
-        """The score `name` on each of `sets`, for the target and then each retrained model; None where a record has
-        none.
-        """
+        """The score `name` on each of `sets`, for the target and each retrained model; None where a record has none."""
         rows = [table.rows(role) for role in sets]
         values = (model.scores.get(name) for model in (target, *retrained))
         return [

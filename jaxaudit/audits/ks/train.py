@@ -180,22 +180,20 @@ def train_shadows(
     members: Examples | None = None,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> ShadowModels:
-    """Trains shadow models of known membership, with which `judge` compares targets.
+    """Trains shadow models of known membership (Shokri et al. 2017), with which `judge` compares targets.
 
-    All models that the tests need, and every simulated target, are trained in a single `fit_many`. Shadow models are
-    those of Shokri et al. (2017).
+    All models that the tests need, and every simulated target, are trained in a single `fit_many`.
 
     Args:
-        key: random key. Each kind of model has its own random stream, so a further test, target or replicate changes no
-            existing number.
+        key: each kind of model has its own random stream, so a further test, target or replicate changes no existing
+            number.
         query: the data in question, preprocessed as the learner requires. Texts (`sequences`) are judged by the holdout
             and the members test alone. All sets have the same classes in the same order, and share no record. If the
             provider assigned whole groups, such as patients, to query set, holdout and members, all records of these
             have their `groups`: tests then randomise and permute whole groups.
         calibration: data of the same domain. None with known members only: then no model is trained, and only the
             members test can be made.
-        learner: the network and recipe of all models: the target's own, as far as it is known. None without a
-            calibration set.
+        learner: the network and recipe of all models: the target's own, as far as it is known.
         targets: the models to judge. A `SimulatedTarget` is trained here; a `FileTarget` that does not fit these sets
             is rejected before anything is trained.
         tests: the tests to be made, from `jaxaudit.audits.ks.tests_of_use` or your own; by default `default_tests`.
@@ -205,8 +203,8 @@ def train_shadows(
         execution: models per batch, progress, and where finished models are kept.
 
     Raises:
-        InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, or a test is
-            named twice or cannot be made.
+        InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, or a test
+            cannot be made.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -271,10 +269,8 @@ def train_shadows(
 
 
 def default_tests(sets: Sets[Examples], targets: Sequence[Target] = ()) -> tuple[KSTest, ...]:
-    """The default tests where models are trained: by known members, by a holdout, and by shadow models.
-
-    The shadow test is made with outputs on the calibration set, or if there are no other tests. rho comes last, but not
-    of texts.
+    """The default tests where models are trained: by known members, by a holdout, and by shadow models where outputs on
+    the calibration set, or no other test, are there. rho comes last, but not of texts.
     """
     roles = {*map(str, sets), *(["before"] if _all_before(targets) else [])}
     possible = [name for name, needs in BUILT_IN.items() if roles.issuperset(needs)]

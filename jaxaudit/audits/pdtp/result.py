@@ -1,8 +1,7 @@
 """The result of the `pdtp` audit, which is its JSON, its verdict, decided by one rule for all outputs.
 
 PDTP is printed with what could mislead: the seed floor; copies of a record; a class that vanishes with its only member;
-values above 1 that the edges of bins made; and, where it is proven (`BoundsDTP`), how far any other input can move. The
-contents of a risky record are private: they are shown on the terminal when asked for, never in a file.
+values above 1 that the edges of bins made; and, where it is proven (`BoundsDTP`), how far any other input can move.
 """
 
 import math
@@ -28,11 +27,7 @@ class Bar(StrictStruct, frozen=True):
     PDTP is the largest change of any class's log-probability on a record when the record is left out of training, in
     nats. The seed floor is that change when only the training seed differs. The first bar counts exact zeros.
 
-    Attributes:
-        name: the two edges in words, such as `0.3-1`.
-        breaks_dtp_1: whether PDTP in this bar exceeds 1 nat, which breaks the DTP-1 rule.
-        records: the number of records with PDTP in this bar.
-        by_seed_floor: the number of records with a mean seed floor in this bar.
+    `name` has the two edges in words, such as `0.3-1`; PDTP above 1 nat breaks the DTP-1 rule.
     """
 
     name: str
@@ -44,12 +39,8 @@ class Bar(StrictStruct, frozen=True):
 
 
 class Floor(StrictStruct, frozen=True):
-    """How much another seed alone changes outputs, over the measured records.
-
-    Attributes:
-        seeded: whether the learner's result depends on its seed at all.
-        mean: over records and seeds.
-        above: number of records whose PDTP is above the largest value of their own seed floor.
+    """How much another seed alone changes outputs, over the measured records: `above` counts those whose PDTP is above
+    the largest value of their own seed floor; a learner that is not `seeded` has none.
     """
 
     seeded: bool
@@ -59,18 +50,8 @@ class Floor(StrictStruct, frozen=True):
 
 
 class Risk(StrictStruct, frozen=True):
-    """One measured record.
-
-    Attributes:
-        index: its index in the given table, from 0.
-        pdtp: nats; `exact_pdtp` without bins.
-        dtp_bound: an upper bound of its DTP, without bins; None if none is proven for the learner.
-        seed_floor, seed_floor_max: the mean and the largest change by another seed alone.
-        class_: the class whose probability changes most; `class` in JSON.
-        direction: 1 if the model with the record gives that class a higher probability, -1 if lower, 0 if nothing
-            changes.
-        duplicates: number of records with the same input and label, the record itself included.
-        only_member_of_its_class: whether the model without it was trained on no record of its class.
+    """One measured record: its index in the given table, from 0, and its numbers as in `PDTPAudit`, in nats; `class_`,
+    the class whose probability changes most, is `class` in JSON.
     """
 
     index: Count
@@ -86,11 +67,8 @@ class Risk(StrictStruct, frozen=True):
 
 
 class Reduction(StrictStruct, frozen=True):
-    """The largest PDTP as the riskiest record is removed repeatedly.
-
-    Attributes:
-        removed: the record removed at each step, by its index at the start.
-        max_pdtp: the largest PDTP of the remaining records, in nats: before the first step and after each.
+    """The largest PDTP, in nats, as the riskiest record is removed repeatedly: before the first step and after each.
+    `removed` has the record removed at each step, by its index at the start.
     """
 
     removed: tuple[Count, ...]
@@ -98,12 +76,8 @@ class Reduction(StrictStruct, frozen=True):
 
 
 class GroupRisk(StrictStruct, frozen=True):
-    """One group of records, such as an author, that was left out as a whole.
-
-    Attributes:
-        first: the index of its first measured record in the given table.
-        records: number of its measured records.
-        pdtp, seed_floor_max: the largest of its records, nats.
+    """One group of records, such as an author, that was left out as a whole: the index of its first measured record in
+    the given table, the number of these, and the largest of their values, nats.
     """
 
     first: Count
@@ -128,10 +102,8 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     Attributes:
         finding: `records exposed`, `no record exposed` or `inconclusive`.
         model: the kind of model that was trained here, in words.
-        max_pdtp, median_pdtp: of any measured record, in nats.
         dtp_bound: an upper bound in nats of the change by any measured record, on any input and without bins; None if
             none is proven for the learner.
-        quantiles: of PDTP over the measured records.
         above_1: number of records with a PDTP above 1 nat; `above_1_without_bins` without bins.
         above_1_within_floor: number of these not above the largest value of their own seed floor.
         copies: number of measured records with the same input and label as another record.

@@ -1,6 +1,5 @@
-"""The `power` audit: the minimum detectable fraction of a test of use, measured before there is a target.
-
-Models are trained, or a pilot's table has scores.
+"""The `power` audit: the minimum detectable fraction of a test of use, on models that are trained or of a pilot's
+table.
 """
 
 import math
@@ -155,9 +154,6 @@ def measure_power(
         models: number of shadow models, here and in the planned audit.
         reduced: what was reduced to fit the effort, in words, which become part of the finding.
 
-    Raises:
-        InputError: the sets overlap, or there are too few groups.
-
     >>> import jax
     >>> import jaxaudit as ja
     >>> digits = ja.load("digits")
@@ -193,12 +189,11 @@ def measure_power(
 def power_of_models(
     shadows: ShadowModels, *, holdout_size: int | None = None, members_size: int | None = None, fraction: float = 0.1
 ) -> PowerAudit:
-    """The same answer, measured on models of a bank (`open_bank`) trained on random query and holdout records; no model
-    is trained.
+    """The same answer, measured on models of a bank (`open_bank`) trained on random query and holdout records.
 
     How much further a target with its own data would lie is not measured, since every model of a bank has its own draw
     of the calibration set. By default the planned audit has as many holdout records as the bank, and as many known
-    members as the bank has query records. Too few models for the holdout test are an `InputError`.
+    members as the bank has query records.
     """
     pool, mixed = shadows.pool, shadows.take(shadows.of(Kind.MIXED))
     query, dealt_stop = pool.query.stop, pool.holdout.stop
@@ -222,8 +217,8 @@ def audit_of(
     reduced: Sequence[str] = (),
     models: int | None = None,
 ) -> PowerAudit:
-    """The audit for given sizes of the three sets, from how far scores separate members from non-members, with `models`
-    shadow models, by default as many as were measured.
+    """The audit for these sizes of the three sets, from how far scores separate members from non-members, with `models`
+    shadow models.
     """
     models = measured.models if models is None else models
     query, holdout, _ = sizes_given
@@ -292,9 +287,6 @@ def power_of_scores(
     is scored as `judge_scores` scores one: the mean of the scores of known direction, without what is known of records.
     The rest is a normal approximation, as in `measure_power`. Planned sizes are by default that of the pilot's query
     set.
-
-    Raises:
-        InputError: the table has neither of these, or no score of known direction.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table

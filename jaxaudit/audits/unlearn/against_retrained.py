@@ -50,7 +50,6 @@ def protocol_of(
     seeds: int,
     of_texts: bool = False,
 ) -> Protocol:
-    """The `Protocol` for one set to forget, with the threshold of its tests, corrected for several scores."""
     threshold = threshold_of(of_texts)
     return Protocol(
         training_records=training_records,
@@ -66,8 +65,8 @@ def protocol_of(
 
 
 class MethodOutputs(NamedTuple):
-    """What a method's models say of records: log-odds, of texts the mean log-likelihood, which
-    alone have columns in `on_test`; no columns in `truth_ratios` without other answers.
+    """What a method's models say of records: log-odds, of texts the mean log-likelihood, which alone have columns in
+    `on_test`; no columns in `truth_ratios` without other answers.
     """
 
     log_odds: Float[np.ndarray, "seeds forgotten"]
@@ -118,8 +117,8 @@ def distinguishability(
 def challenge_and_u_lira(
     key: Key[Array, ""], name: str, method: Answers, retrained: Answers
 ) -> tuple[ChallengeScore, ULira]:
-    """The unlearning challenge's score and U-LiRA of a method's models, against retrained models. Each method, by its
-    `name`, has bootstraps of its own.
+    """The challenge's score and U-LiRA of a method's models, against retrained ones; each `name` has bootstraps of its
+    own.
     """
     challenge, lira = (stream(key, purpose, name, 0) for purpose in ("challenge", "u-lira"))
     return (
@@ -149,8 +148,8 @@ def compare_with_retrained(
     layers: Mapping[str, Mapping[str, Float[np.ndarray, " seeds"]]],
     distinguished: Mapping[str, Distinguishability],
 ) -> tuple[MethodResult, ...]:
-    """Every method compared with retrained models, without conclusions. `layers` is the information of each layer about
-    the records to forget, for each seed; `distinguished` has the methods that were compared.
+    """Every method compared with retrained models, without conclusions; `layers` is the information of each layer about
+    the records to forget, for each seed.
     """
 
     def places(name: str) -> dict[Score, Place]:

@@ -81,9 +81,9 @@ def compare_unlearning(
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
 
     For every seed, trains a model on all of `train` and the same model without the records to forget. Every method then
-    makes the trained models forget these. Each method's scores are compared with those of the
-    retrained models, the reference for forgetting. The comparison is two-sided: a model that exposes less than a
-    retrained one, or on which attacks succeed less, is distinguishable, too.
+    makes the trained models forget these, and its scores are compared with those of the retrained models, the reference
+    for forgetting. The comparison is two-sided: a model that exposes less than a retrained one, or on which attacks
+    succeed less, is distinguishable, too.
 
     Memory on the host: `seeds * (methods + 1)` models.
 
@@ -109,16 +109,14 @@ def compare_unlearning(
         notes: limitations of the input, in sentences, which become part of every finding.
         other_answers: for TOFU's forget quality, the other answers to the questions to forget, as `sequences`: a
             paraphrase of the right one, then wrong ones, of each record in its order.
-        execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Returns:
         For every method the scores of its models, and which of them differ from those of retrained models. `finding` is
             the worst verdict: `distinguishable`, `not distinguishable` or `inconclusive`.
 
     Raises:
-        InputError: nothing is to be forgotten, or everything, shapes disagree, a label is not an output of the learner,
-            the name of a method is reserved or its parameters do not fit the model, amnesiac unlearning is requested
-            for a network with batch normalisation, or a number is out of range.
+        InputError: nothing is to be forgotten, or everything; the parameters of a method do not fit the model, its name
+            is reserved; or amnesiac unlearning is requested for a network with batch normalisation.
 
     >>> from functools import partial
     >>> import optax

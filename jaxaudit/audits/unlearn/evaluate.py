@@ -37,9 +37,7 @@ def log_probs_of(learner: NetworkLearner, state: Any) -> Callable[[Any, Any], Ar
 
 
 def flat_params(params: Any, models: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
-    """All leaves of a chunk's parameters in order, random keys as key data: a `summarize` of `fit_many`. Types unknown
-    to NumPy (bfloat16) are stored as unsigned integers of the same bytes.
-    """
+    """All leaves of a chunk's parameters in order, as plain arrays: a `summarize` of `fit_many`."""
     return tuple(map(as_plain, jax.tree.leaves(params)))
 
 
@@ -163,7 +161,7 @@ def train_attack(
     execution: Execution,
 ) -> LearnedAttack:
     """Trains an attack network for every model on its log-probabilities of members and of some test records; other
-    training records are not used. Finished networks are kept, and a later call resumes from them.
+    training records are not used. A later call resumes from finished networks.
     """
     assert of.attacker is not None
     records = np.concatenate([of.train.inputs, of.test.inputs[of.attacker.nonmembers]])
@@ -218,9 +216,7 @@ def truth_ratios(
 def score(
     of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]
 ) -> tuple[MethodScores, dict[str, Float[np.ndarray, " models"]]]:
-    """The scores of every model for the records to forget, and the information of each layer. Gradients that are not
-    finite are refused, with the models' `name`.
-    """
+    """The scores of every model for the records to forget, and the information of each layer."""
     learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
     models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]

@@ -46,9 +46,7 @@ One = TypeVar("One")
 def concluded_result(
     forgotten: str, protocol: Protocol, methods: tuple[MethodResult, ...], notes: Sequence[str] = ()
 ) -> UnlearnResult:
-    """The result for the set to forget (`forgotten`, in words): a conclusion is added to each method, and one on all of
-    them. `notes` become part of every finding.
-    """
+    """The result, with a conclusion on each method and one on all of them; `notes` become part of every finding."""
 
     def noted(finding: Finding) -> Finding:
         return trained_here(replace(finding, caveats=(*finding.caveats, *notes)), advice=BY_OUTPUTS)
@@ -88,8 +86,8 @@ def informative(result: UnlearnResult) -> tuple[str, ...]:
 
 
 def blind(result: UnlearnResult) -> tuple[str, ...]:
-    """The scores about forgotten records that do not distinguish even the original, which forgot nothing: of a method
-    they are no evidence of forgetting.
+    """The scores about forgotten records that do not distinguish even the original: of a method they are no evidence of
+    forgetting.
     """
     compared, telling = result[ORIGINAL].places, informative(result)
     return tuple(name for name in FORGETTING if name in compared and name not in telling)

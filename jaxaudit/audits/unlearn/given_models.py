@@ -1,8 +1,7 @@
 """Reads what models of your own say of the records: from arrays of outputs to log-odds and accuracies.
 
 Arrays may be of an untrusted file: they are read one model at a time, after their shapes were held against the labels.
-A log-odds is the logit of a record's class minus the logarithm of the sum of exponentials of the others, so logits need
-no normalisation, and log-probabilities are logits.
+Log-odds of logits need no normalisation, and log-probabilities are logits.
 """
 
 import hashlib
@@ -46,7 +45,6 @@ class GivenModels(NamedTuple):
         log_odds: of the class of each record to forget, in nats.
         forgotten_accuracy, remaining_accuracy, test_accuracy: of each model; None without outputs on these records.
         commonest: the share of the records to forget that are of their commonest class: the accuracy of a guess.
-        kind, dtype: the form of the outputs on the records to forget.
         digests: of each model's outputs on the records to forget: equal outputs have equal ones.
     """
 
@@ -95,8 +93,8 @@ def labels_by_part(labels: Any) -> Labels:
 
 
 def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: Kind) -> GivenModels:
-    """What the models of one side say, from arrays (or stored arrays) by the name of a set, as for `score_unlearning`;
-    `name` is for messages.
+    """What the models of one side say, from arrays (or stored arrays) by set, as for `score_unlearning`; `name` is for
+    messages.
     """
     _refuse_unknown("labels", labels)
     _refuse_unknown(name, arrays)

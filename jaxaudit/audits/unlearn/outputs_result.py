@@ -1,8 +1,8 @@
 """The result of scoring unlearned models of your own by their outputs, which is its JSON, and its verdicts.
 
 One number decides: the accuracy of U-LiRA, with its 95% interval over models. On simulated log-odds of models that
-forgot perfectly, which are correlated over records, at most 2% of 60 methods of 5 to 32 models were called
-distinguishable. With 4 or 5 models on a side even a perfect attack's interval reaches 0.5.
+forgot perfectly, correlated over records, at most 2% of 60 methods of 5 to 32 models were called distinguishable. With
+4 or 5 models on a side even a perfect attack's interval reaches 0.5.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,9 @@ from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
 
 class OutputsProtocol(StrictStruct, frozen=True):
-    """Numbers of records and models.
+    """Numbers of records to forget, and of models.
 
     Attributes:
-        records: of the set to forget.
         compared: models of each method that are compared: the first ones of its file, equally many of all methods, and
             of retrained models as if retraining were a method. All are compared with as many retrained models, those
             after these. 0: there are too few, and nothing is compared.
@@ -74,12 +73,9 @@ class ScoredMethod(StrictStruct, frozen=True):
 
 
 class UnlearnOutputsResult(StrictStruct, frozen=True, kw_only=True):
-    """The numbers of all methods, whose models were trained elsewhere.
-
-    Attributes:
-        finding: on all methods: the worst verdict.
-        shortfalls: what cannot be said with so few models, in sentences, each with the number that is needed.
-        methods: `retrained again`, `original` if it was given, then the methods.
+    """The numbers of all methods, whose models were trained elsewhere: `retrained again`, `original` if it was given,
+    then the methods. `finding` is the worst verdict; `shortfalls` say in sentences what cannot be said with so few
+    models, each with the number that is needed.
     """
 
     finding: Finding
@@ -93,11 +89,8 @@ class UnlearnOutputsResult(StrictStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, eq=False)
 class UnlearnOutputsAudit:
-    """The numbers of all methods, and what the result only summarises.
-
-    Attributes:
-        u_lira: the accuracy of U-LiRA on each record, by method; empty if no models were compared.
-        sources: the papers that the numbers rest on.
+    """The numbers of all methods, the accuracy of U-LiRA on each record, by method (empty if no models were compared),
+    and the papers that the numbers rest on.
     """
 
     result: UnlearnOutputsResult
@@ -143,7 +136,7 @@ def models_compared(sides: Mapping[str, GivenModels], retrained: GivenModels) ->
 
 
 def shortfalls_of(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> tuple[str, ...]:
-    """What so few models cannot show, in sentences, each with the number that is needed; sides as above."""
+    """What so few models cannot show, in sentences, each with the number that is needed."""
     lines = [
         f"`{name}` has {_models(len(side))}: U-LiRA, F and the challenge's score need {FEWEST} unlearned models, and "
         f"{LEAST_SEEDS} are better. Of fewer models there are accuracies alone."
@@ -188,8 +181,8 @@ def scored_finding(
     retrained: ScoredMethod,
     checks: tuple[Checked, ...],
 ) -> Finding:
-    """The finding on one method. `distinguishable` if the whole 95% interval of U-LiRA lies above 0.5.
-    `not distinguishable` if the `original` is distinguishable, and the method's interval reaches 0.5 and lies below the
+    """The finding on one method. `distinguishable` if the whole 95% interval of U-LiRA lies above 0.5. `not
+    distinguishable` if the `original` is distinguishable, and the method's interval reaches 0.5 and lies below the
     original's and below `LOW`. Else `inconclusive`.
     """
     lira = method.u_lira

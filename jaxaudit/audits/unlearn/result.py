@@ -43,11 +43,11 @@ class Protocol(StrictStruct, frozen=True):
     """Numbers of records and models, and requirements of the test over seeds.
 
     Attributes:
-        attack_nonmembers: number of test records that attack networks learned from, beside all members.
+        attack_nonmembers: number of test records that attack networks learned from, beside all members, whose share of
+            these is `members_share`.
         seeds: models per method, one per seed.
         p_value_threshold: the largest p-value of a difference: 0.05, divided by the number of a method's scores.
         enough_seeds: whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds.
-        members_share: share of members among records that the attack learned from; None without an attack.
     """
 
     training_records: int
@@ -74,19 +74,13 @@ class ScoreSpread(StrictStruct, frozen=True):
 class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
     """The scores of one method's models; None where they were not measured.
 
-    The gradients of `efficacy`, `information` and `bound` are of the log-probability of a record's class; of records of
-    text, of the mean log-likelihood of its tokens.
-
-    Attributes:
-        efficacy: 1 / information about the forgotten records; infinite if that is 0. Large if the parameters fit the
-            records, as after training on them; small if they fit badly, as without training on them.
-        information: trace of the empirical Fisher information, the mean squared gradient norm, in nats squared.
-        bound: 1 / squared norm of the mean gradient, never below the efficacy.
-        attack: mean probability of membership that a learned attack gives the records to forget; None for untrained
-            models. The baseline without information is `Protocol.members_share`. A low value alone is no proof of
-            forgetting: see `attack_each` of `compare_unlearning`.
-        remaining_log_likelihood, forgotten_log_likelihood, test_log_likelihood: of records of text, which have no
-            accuracy and no attack: the mean over records of their tokens' mean log-likelihood, in nats.
+    The gradients of `efficacy`, `information` and `bound` (`jaxaudit.metrics.Efficacy`) are of the log-probability of a
+    record's class; of records of text, of the mean log-likelihood of its tokens. `attack` is the mean probability of
+    membership that a learned attack gives the records to forget; without information it is `Protocol.members_share`,
+    and a
+    low value alone is no proof of forgetting: see `attack_each` of `compare_unlearning`. Log-likelihoods are of records
+        of
+    text, which have no accuracy and no attack: the mean over records of their tokens' mean, in nats.
     """
 
     efficacy: ScoreSpread | None
@@ -103,11 +97,9 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
 
 class Tofu(StrictStruct, frozen=True):
     """Numbers of two benchmarks of language models, each the median over pairs of a model and a retrained model of
-    another seed.
-
-    Attributes:
-        forget_quality: of TOFU; None without the other answers to the questions, or if a truth ratio is not finite.
-        privleak: of MUSE, in percent, by the mean log-likelihood, with the test records as holdout.
+    another
+    seed: TOFU's forget quality, None without the other answers to the questions, or if a truth ratio is not finite; and
+    MUSE's privleak, in percent, by the mean log-likelihood, with the test records as holdout.
     """
 
     forget_quality: Number
@@ -119,15 +111,13 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it.
-        places: rank of each of `COMPARED` among retrained models; empty for `retraining`; `untrained` has no `attack`.
+        places: rank of each of `COMPARED` among retrained models; empty for `retraining`.
         finding: the conclusion on the method; None for a reference.
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
-            retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds.
-            `retraining` shows the score of other retrained models, `original` that of
-            models that forgot nothing.
-        u_lira: the accuracy of U-LiRA, on the same models.
+            retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds. Compare
+            it with that of `retraining` (other retrained models) and `original`.
+        u_lira: the accuracy of U-LiRA, on the same models; `tofu`, too, of texts.
         layers: the information about the forgotten records, layer by layer, the median of its models.
-        tofu: on the same models as `challenge`; None for records that are no texts.
     """
 
     name: str
@@ -141,12 +131,8 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
-    """The results of all methods.
-
-    Attributes:
-        finding: on all methods: the worst verdict.
-        forgotten: the set to forget, in words.
-        methods: `untrained`, `original`, `retraining`, then the judged methods.
+    """The results of all methods: `untrained`, `original`, `retraining`, then the judged ones. `finding` is on all of
+    them: the worst verdict; `forgotten` is the set to forget, in words.
     """
 
     finding: Finding
@@ -221,13 +207,10 @@ class MethodModels:
 
 @dataclass(frozen=True, eq=False)
 class UnlearnAudit:
-    """The results of all methods.
+    """The results of all methods, the records to forget, and the models of each method, by its name.
 
-    Attributes:
-        forget: the records to forget.
-        models: of each method, by its name.
-        sources: the papers that the numbers rest on.
-        form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
+    `sources` are the papers that the numbers rest on; `form` is how convolutions were computed
+    (`kernels.convolutions`), None: as JAX has them, or there are none.
     """
 
     result: UnlearnResult
@@ -248,7 +231,6 @@ class UnlearnAudit:
         return np.full(self.result.protocol.seeds, np.nan) if spread is None else np.array(spread.values)
 
     def plot(self) -> "Figure":
-        """Efficacy by method, and any attack against efficacy; see `UnlearnResult.plot`."""
         return self.result.plot()
 
 

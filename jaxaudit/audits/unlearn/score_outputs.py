@@ -66,7 +66,6 @@ def score_unlearning(
     than 4 models, or all methods with fewer than 8 retrained ones, get accuracies alone; see `shortfalls`.
 
     Args:
-        key: random key of the bootstraps.
         methods: the outputs of each method's models, by its name: logits, log-probabilities in nats, or probabilities;
             or what was read of them (`GivenModels`), which needs no labels.
             A mapping, as `np.load` of an .npz gives it, has under `forget` the outputs `[models, records, classes]` on
@@ -78,17 +77,15 @@ def score_unlearning(
             `test` for outputs on these.
         original: the same of models before unlearning, one per seed.
         kind: what the outputs are; by default it is detected.
-        execution: whose `progress` is called as methods are done.
 
     Returns:
         The numbers of `retrained again`, `original` and each method, and a verdict on each method: `distinguishable`
             (from retraining), `not distinguishable` or `inconclusive`. See `scored_finding` for the rule.
 
     Raises:
-        InputError: there is no method or no model, a method has the name of a reference, numbers of records, models or
-            classes disagree, outputs are NaN or infinite (but logarithms of 0), neither probabilities nor logits, or
-            predicted labels, two models of a file are equal, or a method's model is one of those that it is compared
-            with.
+        InputError: numbers of records, models or classes disagree; outputs are NaN or infinite (but logarithms of 0),
+            neither probabilities nor logits, or predicted labels; two models of a file are equal, or a method's model
+            is one of those that it is compared with.
 
     >>> import jax
     >>> random, labels = np.random.default_rng(2), np.arange(40) % 3

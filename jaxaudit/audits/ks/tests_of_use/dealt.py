@@ -33,9 +33,8 @@ def predictors_of(
     evidence: Evidence,
     indices: slice | Int[np.ndarray, " some"],
 ) -> Float[np.ndarray, "some kinds"]:
-    """Predictors of the difficulty of query set and holdout, or of these and the known members, for all targets.
-
-    They are class, neighbours, and what the records themselves teach; shadow models come beside them.
+    """Predictors of the difficulty of query set and holdout, or of these and the known members, for all targets: class,
+    neighbours, and what the records themselves teach; shadow models come beside them.
     """
     examples, records = evidence.pool.examples, evidence.pool.compared[indices]
     lesson, groups = taught_by_records(key, evidence), evidence.groups(indices)
@@ -68,9 +67,8 @@ def _has_neighbours(pool: Pool) -> bool:
 
 
 def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficulty:
-    """What query set, holdout and known members teach about the difficulty of each of their records, in this order.
-
-    All tests and targets share it, and no output enters it.
+    """What query set, holdout and known members teach about the difficulty of each of their records, in this order. All
+    tests and targets share it, and no output enters it.
     """
     pool, indices = evidence.pool, np.r_[evidence.dealt_records, evidence.known_members]
 
@@ -107,8 +105,7 @@ def sets_alike(
     size: int,
     at_hand: Examples | None = None,
 ) -> Alike:
-    """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others.
-
+    """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others;
     `at_hand` has the records with their inputs, if those of the pool have none.
     """
     examples = evidence.pool.examples.take(evidence.pool.compared[indices])
@@ -129,9 +126,8 @@ def sets_alike(
 def models_on(
     evidence: Evidence, indices: slice | Int[np.ndarray, " some"]
 ) -> tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]] | tuple[None, None]:
-    """Log-odds and training sets of the test's models on these records; None without such models or outputs.
-
-    Models of a bank have no outputs on known members.
+    """Log-odds and training sets of the test's models on these records; None without such models or outputs. Models of
+    a bank have none on known members.
     """
     odds = evidence.log_odds(Kind.MIXED)[:, indices]
     if not len(odds) or np.isnan(odds[0]).any():

@@ -146,17 +146,9 @@ class RhoTest(KSTest):
         lacks: Sequence[Lack] = (),
         targets: int = 1,
     ) -> Judgement:
-        """The judgement that follows from rho. Only rho's own checks and those that all tests share affect it.
-
-        Args:
-            ratio: rho of the target, over replicates.
-            controls: rho of the positive controls.
-            checks: the checks of rho, whose results the judgement shows.
-            common: the checks that all tests share.
-            trust: the confidence in a verdict `forgotten`.
-            lacks: why the models of rho may not have the target's recipe; unless empty, no target is called
-                `forgotten`.
-            targets: the number of targets that are judged together, for the level of the interval.
+        """The judgement that follows from rho of the target and of the positive controls. Only rho's own `checks` and
+        those that all tests share (`common`) affect it; unless `lacks`, which says why its models may not have the
+        target's recipe, is empty, no target is called `forgotten`. `targets` sets the level of the interval.
         """
         rests_on = OWN | {check.name for check in common}
         # A failed positive control prevents `forgotten`, and no other verdict.

@@ -113,34 +113,21 @@ class KSTest(Protocol):
         return self
 
     def refuse(self, sets: Sets[Examples]) -> None:
-        """Checks that the test can be made with these sets.
-
-        Raises:
-            InputError: it cannot be made.
-        """
+        """Refuses (`InputError`) sets that the test cannot be made with."""
 
     def refuse_pool(self, pool: Pool) -> None:
-        """Checks that the test can be made with the records of all sets together.
-
-        Raises:
-            InputError: it cannot be made.
-        """
+        """Refuses (`InputError`) records of all sets together that the test cannot be made with."""
 
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of the models that it uses. May be empty.
-
-        A test of your own may name kinds that no other test uses: then its models are trained by the audit, and no bank
-        has them.
+        """Kinds of the models that it uses. A test of your own may name kinds that no other test uses: then its models
+        are trained by the audit, and no bank has them.
         """
         return ()
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         """The membership masks of its models, by kind; each mask depends only on the key, its kind and its number.
-
-        For a bank, the records of the pool have no inputs.
-
-        Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests; other tests may
-        use them without drawing them.
+        Records of a bank have no inputs. Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is
+        among the tests; other tests may use them without drawing them.
         """
         return {}
 
@@ -201,11 +188,9 @@ def judgement_of_use(
     """The judgement that follows from the numbers of a test of use, and from numbers adjusted for several targets.
 
     Args:
-        checks: the checks of this test.
         needs: names of the checks that the verdict depends on. `of_p`: of those that a detected use depends on.
         p_trust: confidence in the p-value. `trust`: in the fraction. `fraction_trust`: there, in its place.
         more: what would change an inconclusive verdict. `lacks`: what prevents one.
-        words: the sentences of the finding.
         first, last: further caveats. `strange`: of a detected use.
     """
 

@@ -1,7 +1,7 @@
 """The conclusion of an audit: decided once, and shown unchanged by every output.
 
 The result of an audit is one frozen msgspec struct: it is computed, it is the JSON, its decoder and its schema, and its
-`check` holds a result that was read against itself. Terminal, page, Markdown and Python show its `Finding` as it
+`check` holds a result that was read against itself. Terminal, page and Python show its `Finding` as it
 stands, and none of them compares a number with a threshold. Arrays stand beside `result`, in files of their own.
 """
 

@@ -21,8 +21,7 @@ from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.metrics.arrays import AnyNumbers, AnyScores, Integers, Kinds, Members, Numbers, OneKey, Scores
 from jaxaudit.metrics.deal import merge_groups
 from jaxaudit.metrics.exchangeability import features
-from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import Profile, profile, profiles_of_others
+from jaxaudit.metrics.scores import Profile, cut, profile, profiles_of_others
 from jaxaudit.randomness import generator_of
 
 CUT, LOG_CUT = 3.0, 8.0

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.deal import ways
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of
 
 

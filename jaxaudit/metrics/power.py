@@ -13,12 +13,18 @@ from jaxaudit.errors import check_ranges
 from jaxaudit.json_types import StrictStruct
 from jaxaudit.metrics.arrays import AnyMembers, AnyScores, Integers, Kinds, Members, Scores
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
-from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.holdout import learned_is_better, mean_differences, mean_variance, without_difficulty
-from jaxaudit.metrics.scores import cut, evenly_spaced, evidence_among, membership_evidence
+from jaxaudit.metrics.scores import (
+    Profile,
+    cut,
+    evenly_spaced,
+    evidence_among,
+    membership_evidence,
+    profile,
+    profiles_of_others,
+)
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.shares import Profile, profile, profiles_of_others
-from jaxaudit.metrics.usage import STATED_FRACTION
+from jaxaudit.metrics.usage import ALPHA, POWER, STATED_FRACTION, Effect, detectable_fraction
 
 MOST_RECORDS = 10_000_000
 

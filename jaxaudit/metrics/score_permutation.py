@@ -15,9 +15,9 @@ from scipy import special
 
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey
-from jaxaudit.metrics.effect import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large
+from jaxaudit.metrics.usage import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2

@@ -13,7 +13,7 @@ from jaxaudit.audits import power_of_scores
 from jaxaudit.audits.ks.known_models import ways_by_members
 from jaxaudit.audits.ks.score_evidence import know_members
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.usage import ALPHA
 
 TABLES = 300
 

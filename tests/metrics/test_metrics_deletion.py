@@ -7,7 +7,7 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import deletion_test
-from jaxaudit.metrics.deletion import RULE_LEVEL, limits_by_before, paired, rule_test
+from jaxaudit.metrics.memory import RULE_LEVEL, limits_by_before, paired, rule_test
 
 KEY = jax.random.key(4)
 SIZE, SURE, TRIALS = 120, 1e-4, 300

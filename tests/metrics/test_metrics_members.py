@@ -12,8 +12,8 @@ from support.simulated_shadows import provider
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import MembersAnswer, difficulty, members_test, residual_scores
-from jaxaudit.metrics.effect import UNKNOWN
-from jaxaudit.metrics.members import LEAST_MEMBERS, NO_MEMORY, Sides, limits_by_members, set_means
+from jaxaudit.metrics.memory import LEAST_MEMBERS, NO_MEMORY, Sides, limits_by_members, set_means
+from jaxaudit.metrics.usage import UNKNOWN
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""

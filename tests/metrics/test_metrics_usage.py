@@ -28,9 +28,8 @@ from jaxaudit.metrics import (
     used_share,
     without_fraction,
 )
-from jaxaudit.metrics.behaviour import bound_of_one_more, holdout_used
-from jaxaudit.metrics.effect import limits_of
-from jaxaudit.metrics.usage import at_most, given_limits
+from jaxaudit.metrics.shadow import bound_of_one_more, holdout_used
+from jaxaudit.metrics.usage import at_most, given_limits, limits_of
 
 TRIALS = 600
 SURE = 1e-4

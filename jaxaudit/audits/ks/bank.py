@@ -25,7 +25,7 @@ from jaxaudit.data.groups import number_sets
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError, writing
 from jaxaudit.learners import Learner
-from jaxaudit.metrics.row_fit import RATE, Dealt, dealt_records, limit, other_row, row_fits
+from jaxaudit.metrics.deal import RATE, Dealt, dealt_records, limit, other_row, row_fits
 from jaxaudit.metrics.scores import rank_scale
 from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
 from jaxaudit.shadow_models import OF_QUERY, Kind, pool_of_sets

@@ -25,7 +25,6 @@ from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
 from jaxaudit.metrics.group_tests import (
     FEWEST_HOLDOUT,
     FEWEST_MODELS,
@@ -42,7 +41,7 @@ from jaxaudit.metrics.group_tests import (
 )
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_permutation import share_left
-from jaxaudit.metrics.usage import Usage, benjamini_hochberg, holm
+from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Usage, benjamini_hochberg, holm
 from jaxaudit.randomness import stream
 
 MOST_PERMUTATIONS = 199_999

@@ -16,12 +16,11 @@ from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN
 from jaxaudit.audits.ks.tests_of_use.test import USED, Words, p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.metrics.behaviour import undamaged_on_holdout, unlike_models
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
 from jaxaudit.metrics.group_tests import one_sided_groups
 from jaxaudit.metrics.score_permutation import ShareLeft, normal_scores, share_left
-from jaxaudit.metrics.usage import Question
+from jaxaudit.metrics.shadow import undamaged_on_holdout, unlike_models
+from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Question
 
 FEWEST_ALIKE = 3
 """Fewer models say nothing of how much models of one recipe differ."""

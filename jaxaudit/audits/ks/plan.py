@@ -16,8 +16,8 @@ from scipy import special
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.data.examples import Sets
 from jaxaudit.ensemble import StepCost
-from jaxaudit.metrics.effect import POWER
 from jaxaudit.metrics.shadow import SHARE
+from jaxaudit.metrics.usage import POWER
 
 EFFORTS = {"quick": 6e13, "full": math.inf}
 """Counted operations of each effort: on two cores of a CPU, `quick` takes about ten minutes with reading, compiling and

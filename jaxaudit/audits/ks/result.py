@@ -16,8 +16,8 @@ from jaxaudit.json_types import Count, Number, StrictStruct, demand
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.forgetting_quality import Retrained
-from jaxaudit.metrics.ks import Rho, Verdict
-from jaxaudit.metrics.usage import Usage, fraction_name
+from jaxaudit.metrics.ks import Rho
+from jaxaudit.metrics.usage import Usage, Verdict, fraction_name
 from jaxaudit.shadow_models import ShadowModels
 
 if TYPE_CHECKING:

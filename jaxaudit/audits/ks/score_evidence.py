@@ -29,12 +29,11 @@ from jaxaudit.audits.ks.tests_of_use.members import FAINT, LEFT, OF_USE, STRANGE
 from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.columns import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.metrics.behaviour import models_like_target
-from jaxaudit.metrics.effect import ALPHA, Limits
-from jaxaudit.metrics.members import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
+from jaxaudit.metrics.memory import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations, set_effects
 from jaxaudit.metrics.score_permutation import ScoreTest, cut_scores, normal_scores, residuals, score_test
-from jaxaudit.metrics.usage import Question
+from jaxaudit.metrics.shadow import models_like_target
+from jaxaudit.metrics.usage import ALPHA, Limits, Question
 from jaxaudit.randomness import stream
 
 NO_DIRECTION = "it is not known whether the scores are higher or lower for records that were used"

@@ -22,7 +22,6 @@ from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.json_types import Number, number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.exchangeability import (
     Baseline,
     blind_baseline,
@@ -35,8 +34,10 @@ from jaxaudit.metrics.group_tests import DRIFT_SOURCE
 from jaxaudit.metrics.group_tests import SOURCE as GROUP_SOURCE
 from jaxaudit.metrics.holdout import swapped
 from jaxaudit.metrics.usage import (
+    ALPHA,
     FAR_BEYOND_CHANCE,
     STATED_FRACTION,
+    UNKNOWN,
     WORDING,
     Question,
     decided,

@@ -38,7 +38,7 @@ from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.difficulty import difficulty
-from jaxaudit.metrics.members import LEAST_MEMBERS
+from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
     Memory,
     Separation,

@@ -10,8 +10,7 @@ from scipy import special
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
-from jaxaudit.metrics.effect import ALPHA, POWER
-from jaxaudit.metrics.members import LEAST_MEMBERS
+from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
     MOST_RECORDS,
     Memory,
@@ -22,6 +21,7 @@ from jaxaudit.metrics.power import (
     records_needed,
     remembering,
 )
+from jaxaudit.metrics.usage import ALPHA, POWER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -31,9 +31,9 @@ from jaxaudit.audits.unlearn.result import (
 )
 from jaxaudit.json_types import number
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
-from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.forgetting_quality import forget_quality, mia_auc, privleak
 from jaxaudit.metrics.over_models import least_p_value
+from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import stream
 
 

@@ -50,7 +50,7 @@ from jaxaudit.learners.stepped import init_key
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.forgetting_quality import TOFU_SOURCE as TOFU
-from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
+from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record

@@ -18,7 +18,7 @@ from jaxaudit.audits.unlearn.result import (
     Score,
     UnlearnResult,
 )
-from jaxaudit.metrics.u_lira import LOW
+from jaxaudit.metrics.over_models import LOW
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
 WORST_FIRST = ("distinguishable", "inconclusive", "not distinguishable")

@@ -16,9 +16,7 @@ from jaxaudit.audits.unlearn.given_models import AGAIN, RETRAINED, GivenModels
 from jaxaudit.audits.unlearn.result import LEAST_SEEDS, ORIGINAL, check_methods
 from jaxaudit.json_types import Count, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate
-from jaxaudit.metrics.attack_rates import LEAST_EXPECTED
-from jaxaudit.metrics.over_models import FEWEST
-from jaxaudit.metrics.u_lira import LOW
+from jaxaudit.metrics.over_models import FEWEST, LEAST_EXPECTED, LOW
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
 

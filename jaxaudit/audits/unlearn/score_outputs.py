@@ -38,8 +38,8 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira_rate
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
+from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.metrics.over_models import mean_of_models
-from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 from jaxaudit.randomness import stream
 
 

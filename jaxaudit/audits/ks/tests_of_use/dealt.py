@@ -16,8 +16,7 @@ from jaxaudit.metrics.checks import (
 )
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike, holdout_apart, holdout_like_query
-from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import profile
+from jaxaudit.metrics.scores import cut, profile
 from jaxaudit.metrics.usage import Difficulty
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool

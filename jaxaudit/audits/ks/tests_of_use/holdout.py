@@ -30,11 +30,10 @@ from jaxaudit.metrics.checks import (
     better_recipe,
 )
 from jaxaudit.metrics.difficulty import residual_scores
-from jaxaudit.metrics.effect import UNKNOWN
 from jaxaudit.metrics.holdout import holdout_test, swapped
 from jaxaudit.metrics.permutation import check_groups, least_permutations, permutation_test
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, refuse_stated, without_fraction
+from jaxaudit.metrics.usage import STATED_FRACTION, UNKNOWN, Usage, conclude, refuse_stated, without_fraction
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 

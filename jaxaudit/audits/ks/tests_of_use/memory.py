@@ -6,7 +6,7 @@ by the same recipe, which the user states and the target's outputs on records th
 What a target remembers is measured, or not known. A query set and a holdout show that a target remembers, never that it
 did not use. The limit once divided what the target shows by what the *shadow models* remember, and lay below the truth
 for 44 of 80 targets that remember less than they. So a fraction, a limit and `forgotten` need one of two things. Known
-members (`metrics/members.py`): the ratio of two differences of means, of the query set and of the members against one
+members (`metrics/memory.py`): the ratio of two differences of means, of the query set and of the members against one
 holdout, with Fieller's limits. It holds for any score that is blind to the sets, since a set of which a share was used
 is a mixture of the other two; so it assumes no network, library or recipe, and needs no shadow model. Or the target's
 own recipe: the user's word, which the target's outputs on records that it did not use must bear out, and which a plan
@@ -22,7 +22,7 @@ from jaxtyping import Bool
 
 from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
-from jaxaudit.metrics.behaviour import behaves_like
+from jaxaudit.metrics.shadow import behaves_like
 from jaxaudit.metrics.usage import Usage, without_fraction
 
 NOT_KNOWN = "how much this model remembers of what it used is not known"

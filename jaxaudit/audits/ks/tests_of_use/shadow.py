@@ -24,9 +24,8 @@ from jaxaudit.metrics.checks import (
     better_recipe,
     calibration_like_target,
 )
-from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.shadow import SHARE, accuracies_on_unused, shadow_test
-from jaxaudit.metrics.usage import STATED_FRACTION, refuse_stated, without_fraction
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, refuse_stated, without_fraction
 from jaxaudit.shadow_models import OF_QUERY, Pool
 
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, CALIBRATION_LIKE_TARGET, SHADOW_MODELS, TARGET_OUTPUTS})

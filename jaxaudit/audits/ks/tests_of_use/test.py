@@ -18,8 +18,7 @@ from jaxaudit.audits.ks.result import Details, OwnNumbers
 from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.usage import WORDING, Usage, at_most, used_share
+from jaxaudit.metrics.usage import ALPHA, WORDING, Usage, at_most, used_share
 from jaxaudit.shadow_models import Pool
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}

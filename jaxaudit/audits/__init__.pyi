@@ -52,13 +52,11 @@ from .power.result import PowerResult as PowerResult
 from .power.result import Size as Size
 from .power.result import conclusions as conclusions
 from .power.result import power_finding as power_finding
-from .unlearn.against_retrained import Distinguishability as Distinguishability
-from .unlearn.against_retrained import compare_with_retrained as compare_with_retrained
-from .unlearn.against_retrained import protocol_of as protocol_of
 from .unlearn.audit import compare_unlearning as compare_unlearning
+from .unlearn.evaluate import Distinguishability as Distinguishability
+from .unlearn.evaluate import compare_with_retrained as compare_with_retrained
+from .unlearn.evaluate import protocol_of as protocol_of
 from .unlearn.evaluate import score_spread as score_spread
-from .unlearn.finding import concluded_result as concluded_result
-from .unlearn.finding import together as together
 from .unlearn.outputs_result import UnlearnOutputsAudit as UnlearnOutputsAudit
 from .unlearn.outputs_result import UnlearnOutputsResult as UnlearnOutputsResult
 from .unlearn.result import COMPARED as COMPARED
@@ -69,4 +67,6 @@ from .unlearn.result import MethodScores as MethodScores
 from .unlearn.result import ScoreSpread as ScoreSpread
 from .unlearn.result import UnlearnAudit as UnlearnAudit
 from .unlearn.result import UnlearnResult as UnlearnResult
+from .unlearn.result import concluded_result as concluded_result
+from .unlearn.result import together as together
 from .unlearn.score_outputs import score_unlearning as score_unlearning

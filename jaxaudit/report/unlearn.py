@@ -3,8 +3,8 @@
 import math
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.unlearn.finding import SCORES
-from jaxaudit.audits.unlearn.given_models import AGAIN
+from jaxaudit.audits.unlearn.result import SCORES
+from jaxaudit.audits.unlearn.outputs_result import AGAIN
 from jaxaudit.audits.unlearn.outputs_result import (
     AccuracyOfModels,
     ScoredMethod,

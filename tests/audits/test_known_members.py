@@ -10,8 +10,7 @@ from scipy import stats
 
 from jaxaudit import ScoreTable, TargetResult, judge_scores, score_table
 from jaxaudit.audits import power_of_scores
-from jaxaudit.audits.ks.known_models import ways_by_members
-from jaxaudit.audits.ks.score_evidence import know_members
+from jaxaudit.audits.ks.known_models import know_members, ways_by_members
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.usage import ALPHA
 

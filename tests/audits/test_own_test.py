@@ -35,7 +35,7 @@ from jaxaudit import (
     shadow_rows,
 )
 from jaxaudit.audits import Confidence, Finding
-from jaxaudit.audits.ks.plan import Free, Work, choose
+from jaxaudit.audits.ks.train import Free, Work, choose
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, StepCost
 from jaxaudit.errors import InputError

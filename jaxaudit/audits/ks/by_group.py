@@ -17,9 +17,8 @@ from msgspec import structs
 
 from jaxaudit.audits.finding import Confidence, Finding, sentence, undecided
 from jaxaudit.audits.ks.judge_outputs import trusted_by_checks
-from jaxaudit.audits.ks.known_models import NOTHING_SHOWS, PlacedScores, placed_scores
+from jaxaudit.audits.ks.known_models import NOTHING_SHOWS, SAY, PlacedScores, placed_scores, target_residuals
 from jaxaudit.audits.ks.result import Basis, Details, Grouping, GroupResult, GroupVerdict, TargetResult
-from jaxaudit.audits.ks.score_evidence import SAY, target_residuals
 from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError

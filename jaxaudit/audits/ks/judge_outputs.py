@@ -23,7 +23,7 @@ from jaxaudit.audits.ks.result import (
     Truth,
 )
 from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest
-from jaxaudit.audits.ks.tests_of_use.memory import reduced_words
+from jaxaudit.audits.ks.tests_of_use.test import reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check

@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.audits.finding import UNDECIDED
+from jaxaudit.audits.ks.known_models import know_members, known_columns
 from jaxaudit.audits.ks.models import Rows, draw_records, generators, make_pool, share_row, train_rows
-from jaxaudit.audits.ks.plan import EFFORTS, LEAST_EPOCHS, LEAST_RECORDS, ROUND
-from jaxaudit.audits.ks.score_evidence import know_members, known_columns
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests_of_use.members import MembersTest
+from jaxaudit.audits.ks.train import EFFORTS, LEAST_EPOCHS, LEAST_RECORDS, ROUND
 from jaxaudit.audits.power.result import (
     ENOUGH_MODELS,
     FRACTIONS,

@@ -11,26 +11,23 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
-from jaxaudit.audits.unlearn.against_retrained import (
-    MethodOutputs,
-    compare_with_retrained,
-    distinguishability,
-    protocol_of,
-)
 from jaxaudit.audits.unlearn.evaluate import (
     Attacker,
+    MethodOutputs,
     Setting,
+    compare_with_retrained,
+    distinguishability,
     end,
     flat_params,
     inputs_of,
     on_host,
     params_of,
+    protocol_of,
     score,
     traced,
     unlearned,
 )
-from jaxaudit.audits.unlearn.finding import concluded_result
-from jaxaudit.audits.unlearn.given_models import check_name
+from jaxaudit.audits.unlearn.outputs_result import check_name
 from jaxaudit.audits.unlearn.result import (
     AMNESIAC,
     ORIGINAL,
@@ -40,6 +37,7 @@ from jaxaudit.audits.unlearn.result import (
     MethodModels,
     MethodScores,
     UnlearnAudit,
+    concluded_result,
 )
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts

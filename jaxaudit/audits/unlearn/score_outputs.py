@@ -7,31 +7,27 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 from msgspec.structs import replace
 
-from jaxaudit.audits.unlearn.against_retrained import challenge_and_u_lira
-from jaxaudit.audits.unlearn.evaluate import end
-from jaxaudit.audits.unlearn.finding import together
-from jaxaudit.audits.unlearn.given_models import (
+from jaxaudit.audits.unlearn.evaluate import challenge_and_u_lira, end
+from jaxaudit.audits.unlearn.outputs_result import (
     AGAIN,
+    FALSE_POSITIVE_RATE,
     FORGET,
     RETRAINED,
-    GivenModels,
-    check_together,
-    labels_by_part,
-    read_models_of,
-)
-from jaxaudit.audits.unlearn.outputs_result import (
-    FALSE_POSITIVE_RATE,
     AccuracyOfModels,
+    GivenModels,
     OutputsProtocol,
     ScoredMethod,
     UnlearnOutputsAudit,
     UnlearnOutputsResult,
+    check_together,
     checks_of,
+    labels_by_part,
     models_compared,
+    read_models_of,
     scored_finding,
     shortfalls_of,
 )
-from jaxaudit.audits.unlearn.result import LEVEL, ORIGINAL, RETRAINING
+from jaxaudit.audits.unlearn.result import LEVEL, ORIGINAL, RETRAINING, together
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.plan import sizes_of
+from jaxaudit.audits.ks.train import sizes_of
 from jaxaudit.audits.ks.result import SCORES, KSAudit
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget

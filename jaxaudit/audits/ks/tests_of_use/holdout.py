@@ -19,8 +19,17 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     predictors_of,
     taught_by_records,
 )
-from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN, Lack, helped, limited, of_holdout
-from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
+from jaxaudit.audits.ks.tests_of_use.test import (
+    NO_FRACTION,
+    NOT_KNOWN,
+    Judgement,
+    KSTest,
+    Lack,
+    helped,
+    judgement_of_use,
+    limited,
+    of_holdout,
+)
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import (

@@ -25,8 +25,7 @@ from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators, share_row
 from jaxaudit.audits.ks.result import RhoDetails
-from jaxaudit.audits.ks.tests_of_use.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
-from jaxaudit.audits.ks.tests_of_use.test import TONES, Judgement, KSTest
+from jaxaudit.audits.ks.tests_of_use.test import NOT_KNOWN, TONES, TRUSTED, Judgement, KSTest, Lack, helped, recipe_of
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only

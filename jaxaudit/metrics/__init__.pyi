@@ -82,8 +82,7 @@ from .ks import noise_floor as noise_floor
 from .ks import paper_rule as paper_rule
 from .ks import rho as rho
 from .ks import verdict as verdict
-from .memory import DeletionAnswer as DeletionAnswer
-from .memory import MembersAnswer as MembersAnswer
+from .memory import MemoryAnswer as MemoryAnswer
 from .memory import deletion_test as deletion_test
 from .memory import members_test as members_test
 from .over_models import Estimate as Estimate
@@ -139,7 +138,6 @@ from .usage import conclude as conclude
 from .usage import decided as decided
 from .usage import detectable_fraction as detectable_fraction
 from .usage import holm as holm
-from .usage import upper_limit as upper_limit
-from .usage import used_fraction as used_fraction
+from .usage import limits_of as limits_of
 from .usage import used_share as used_share
 from .usage import without_fraction as without_fraction

@@ -38,11 +38,10 @@ from jaxaudit.metrics.usage import (
     STATED_FRACTION,
     UNKNOWN,
     WORDING,
-    Limits,
     Question,
+    Ratio,
     Usage,
     conclude,
-    limits_of_ratio,
     without_fraction,
 )
 from jaxaudit.randomness import generator_of, stream
@@ -57,33 +56,18 @@ NO_MEMORY_LEFT = (
 )
 
 
-class Sides(NamedTuple):
-    """The mean score of each set, and its sampling variance with degrees of `freedom`."""
+class MemoryAnswer(NamedTuple):
+    """The result of `members_test` or `deletion_test`.
 
-    query: float
-    holdout: float
-    members: float
-    query_variance: float
-    holdout_variance: float
-    members_variance: float
-    freedom: int
-
-    @property
-    def memory(self) -> float:
-        """The mean score of the members minus that of the holdout, divided by its standard error."""
-        error = np.sqrt(self.members_variance + self.holdout_variance)
-        return float((self.members - self.holdout) / error) if error > 0 else 0.0
-
-
-class MembersAnswer(NamedTuple):
-    """The result of `members_test`; `memory` is the difference of members and holdout in standard errors.
-
-    `p_memory` is the p-value of "the target shows no memory of the members".
+    `memory` is what the target shows of the known members, or the model before the deletion of the query set, in
+    standard errors; `p_memory` the p-value of "it shows none"; and `p_rule` that of "the answers after the deletion are
+    those before it, changed by a rule".
     """
 
     usage: Usage
     memory: float
     p_memory: float
+    p_rule: float = 1.0
 
 
 def members_test(
@@ -98,7 +82,7 @@ def members_test(
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
     question: Question = "used",
-) -> MembersAnswer:
+) -> MemoryAnswer:
     """Was the query set used by the target, and how much of it, compared with known members?
 
     - `p_never`: a permutation test of the mean score of query against holdout records, exact as in `holdout_test`.
@@ -147,7 +131,7 @@ def members_test(
     means = (
         set_means(query, holdout, members, parts) if strata is None else means_within(np.asarray(scores), sizes, strata)
     )
-    limits = limits_by_members(means, level) if p_memory <= ALPHA else UNKNOWN
+    limits = means.limits(level=level) if p_memory <= ALPHA else UNKNOWN
     doubts, invalid = swapped(p_smaller, question), ()
     if p_reversed <= ALPHA / 2:
         invalid = (
@@ -157,7 +141,7 @@ def members_test(
     usage = conclude("members", p_never, p_fully, limits, doubts, invalid, stated=stated, question=question)
     if p_memory > ALPHA:
         usage = without_fraction(usage, (NO_MEMORY if question == "used" else NO_MEMORY_LEFT,))
-    return MembersAnswer(usage, means.memory, p_memory)
+    return MemoryAnswer(usage, means.memory, p_memory)
 
 
 def set_means(
@@ -165,50 +149,28 @@ def set_means(
     holdout: Float[np.ndarray, " m"],
     members: Float[np.ndarray, " k"],
     groups: tuple[Int[np.ndarray, " _"] | None, ...],
-) -> Sides:
-    """The mean score of each set, and its variance (`mean_variance`)."""
+) -> Ratio:
+    """The mean scores of query set and members beside that of the holdout (`mean_variance`). Its limits (Fieller 1954)
+    are all f with |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout).
+    """
     sets = tuple(zip((query, holdout, members), groups, strict=True))
     of_query, of_holdout, of_members = (
         mean_variance(scores_of_set, owner, np.ones(len(scores_of_set), bool)) / len(scores_of_set)
         for scores_of_set, owner in sets
     )
     units = [len(scores_of_set) if owner is None else len(np.unique(owner)) for scores_of_set, owner in sets]
-    means = float(query.mean()), float(holdout.mean()), float(members.mean())
-    return Sides(*means, of_query, of_holdout, of_members, max(1, min(units) - 1))
+    none = float(holdout.mean())
+    variance = (of_query + of_holdout, -2 * of_holdout, of_members + of_holdout)
+    return Ratio(float(query.mean()) - none, float(members.mean()) - none, variance, max(1, min(units) - 1))
 
 
-def means_within(scores: Numbers, sizes: tuple[int, int, int], strata: Integers) -> Sides:
-    """The means of query set, holdout and members within strata, as differences from the holdout (`set_effects`).
-
-    Only sums of the variances have a meaning: one alone may be below 0.
-    """
+def means_within(scores: Numbers, sizes: tuple[int, int, int], strata: Integers) -> Ratio:
+    """The means of query set and members within strata, as differences from the holdout (`set_effects`)."""
     differences = set_effects(scores, np.repeat([1, 0, 2], sizes), strata)
     of_holdout = float(differences.covariance[0, 1])
     of_query, of_members = (float(variance) - of_holdout for variance in np.diag(differences.covariance))
-    return Sides(
-        float(differences.effects[0]),
-        0.0,
-        float(differences.effects[1]),
-        of_query,
-        of_holdout,
-        of_members,
-        differences.freedom,
-    )
-
-
-def limits_by_members(means: Sides, level: float = LEVEL) -> Limits:
-    """The used fraction and its limits: all f in [0, 1] that a t-test does not reject (Fieller 1954):
-
-        |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout)
-
-    The limits are 0 and 1 if the members' mean is not significantly above the holdout's.
-    """
-    a, b = means.query - means.holdout, means.members - means.holdout
-    if not b > 0:
-        return UNKNOWN
-    of_holdout = means.holdout_variance
-    variance = (means.query_variance + of_holdout, -2 * of_holdout, means.members_variance + of_holdout)
-    return limits_of_ratio(a, b, variance, float(means.freedom), ALPHA, level)
+    variance = (of_query + of_holdout, -2 * of_holdout, of_members + of_holdout)
+    return Ratio(float(differences.effects[0]), float(differences.effects[1]), variance, differences.freedom)
 
 
 LEAST_FOLLOWED, LEAST_EXPLAINED = 0.5, 0.1
@@ -233,36 +195,6 @@ NO_MEMORY_BEFORE = (
 )
 
 
-class Paired(NamedTuple):
-    """The differences of query set and holdout, `after` and `before`, in standard deviations of the holdout's scores.
-
-    v0 + v1 f + v2 f^2 is the variance of `after` - f `before`; `variance` holds v0, v1, v2.
-    """
-
-    after: float
-    before: float
-    variance: tuple[float, float, float]
-    freedom: int
-
-    @property
-    def memory(self) -> float:
-        """The difference of the model before the deletion, divided by its standard error."""
-        return float(self.before / np.sqrt(self.variance[2])) if self.variance[2] > 0 else 0.0
-
-
-class DeletionAnswer(NamedTuple):
-    """The result of `deletion_test`; `memory` is of the model before the deletion, in standard errors.
-
-    `p_memory` is of "the model before the deletion shows no memory of the query set", and `p_rule` of "the answers
-    after the deletion are those before it, changed by a rule".
-    """
-
-    usage: Usage
-    memory: float
-    p_memory: float
-    p_rule: float
-
-
 def deletion_test(
     key: OneKey,
     after: AnyNumbers,
@@ -276,7 +208,7 @@ def deletion_test(
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
     question: Question = "left",
-) -> DeletionAnswer:
+) -> MemoryAnswer:
     """How much memory of the query set is left in the model after a deletion, of what the model before it had?
 
     - `p_never`: a permutation test of the mean score after the deletion, of query against holdout records. Exact if the
@@ -311,7 +243,7 @@ def deletion_test(
     brought = as_sharp_as(odds_after, odds_before, size)
     pair = paired(residual_scores(brought, predictors), scores_before, size, owners)
     lacks = [*((NO_MEMORY_BEFORE,) if p_memory > ALPHA else ()), *((SAME_AFTER,) if pair.variance[0] <= 0 else ())]
-    limits = UNKNOWN if lacks else limits_by_before(pair, level)
+    limits = UNKNOWN if lacks else pair.limits(level=level)
     p_rule = rule_test(stream(key, "rule"), odds_after, odds_before, size, labels, owners)
     # A larger limit rules out `forgotten` anyway.
     if limits.upper <= stated and p_rule > RULE_LEVEL:
@@ -328,7 +260,7 @@ def deletion_test(
     usage = conclude(
         "deletion",
         p_never,
-        float(special.stdtr(pair.freedom, (pair.after - pair.before) / error)) if error > 0 and not lacks else None,
+        float(special.stdtr(pair.freedom, (pair.part - pair.whole) / error)) if error > 0 and not lacks else None,
         limits,
         (*swapped(p_smaller, question), *((HIDDEN,) if hidden else ())),
         invalid,
@@ -337,7 +269,7 @@ def deletion_test(
     )
     if lacks:
         usage = without_fraction(usage, tuple(lacks))
-    return DeletionAnswer(usage, pair.memory, p_memory, p_rule)
+    return MemoryAnswer(usage, pair.memory, p_memory, p_rule)
 
 
 def rule_test(
@@ -390,8 +322,8 @@ def explained(odds: Numbers, predictors: Kinds) -> float:
     return 1 - float((left**2).sum()) / free / total if free > 0 and total > 0 else 0.0
 
 
-def paired(after: Numbers, before: Numbers, size: int, groups: Integers | None) -> Paired:
-    """Both models' differences between query set and holdout, and the variance of their combinations."""
+def paired(after: Numbers, before: Numbers, size: int, groups: Integers | None) -> Ratio:
+    """Both models' differences between query set and holdout, in standard deviations of the holdout's scores."""
     is_query = np.arange(len(after)) < size
     # Of the holdout, which neither model used: the more of the query set is used, the more its scores differ.
     after, before = (scores / max(float(scores[~is_query].std()), 1e-12) for scores in (after, before))
@@ -405,11 +337,4 @@ def paired(after: Numbers, before: Numbers, size: int, groups: Integers | None) 
     of_after, of_before = variance(after), variance(before)
     units = [side.sum() if groups is None else len(np.unique(groups[side])) for side in (is_query, ~is_query)]
     variances = of_after, variance(after - before) - of_after - of_before, of_before
-    return Paired(difference(after), difference(before), variances, max(1, int(min(units)) - 1))
-
-
-def limits_by_before(pair: Paired, level: float = LEVEL) -> Limits:
-    """The share that is left, and its limits (`limits_of_ratio`); unknown if the model before shows no memory."""
-    if not pair.before > 0:
-        return UNKNOWN
-    return limits_of_ratio(pair.after, pair.before, pair.variance, float(pair.freedom), ALPHA, level)
+    return Ratio(difference(after), difference(before), variances, max(1, int(min(units)) - 1))

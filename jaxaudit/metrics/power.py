@@ -309,7 +309,7 @@ def forgotten_probability(
 ) -> float:
     """The probability that the members test gives the verdict `forgotten` for a target that never used the query set.
 
-    Differences of mean scores are taken as normal, as in `limits_by_members`, and all other checks as passed.
+    Differences of mean scores are taken as normal, as in `members_test`, and all other checks as passed.
     """
     of_query, of_holdout = (max(measured.outside / size, 1e-18) for size in (query, holdout))
     of_members = max(measured.inside / members, 1e-18)

@@ -17,7 +17,7 @@ from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large
-from jaxaudit.metrics.usage import ALPHA, LEVEL, UNKNOWN, Limits, limits_of_ratio
+from jaxaudit.metrics.usage import ALPHA, LEVEL, UNKNOWN, Limits, Ratio
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2
@@ -251,7 +251,7 @@ def share_left(
         return _freedom((_at(variance, share) - of_unused - of_used, of_unused, of_used), free)
 
     freedom = freedom_at(float(np.clip(difference / full, 0, 1)))
-    limits = limits_of_ratio(difference, full, variance, freedom, alpha, level)
+    limits = Ratio(difference, full, variance, freedom).limits(alpha, level)
     of_full_use = np.sqrt(max(_at(variance, 1.0), 1e-300))
     p_used = float(special.stdtr(freedom_at(1.0), (difference - full) / of_full_use))
     return ShareLeft(limits, p_unused, p_used, effect, chance)

@@ -52,45 +52,6 @@ class Effect(NamedTuple):
     partly: tuple[float, float] | None = None
 
 
-def used_fraction(effect: Effect, level: float = LEVEL) -> tuple[float, float, float]:
-    """The used fraction and its interval: all f in [0, 1] that a t-test does not reject at confidence `level`.
-
-    In the notation of `Effect`, with M models of full use, d their mean statistic and t Student's quantile at M - 1
-    degrees of freedom, the interval holds all f whose effect e = e(f) satisfies
-
-        |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
-
-    (Fieller 1954). It covers the true fraction at its level if the target's effect is drawn like those of the models.
-    The estimate may be below 0 or above 1; the interval is the part in [0, 1], or the nearer end if there is none. If
-    full use makes no difference (d <= 0), the fraction is NaN, from 0 to 1.
-
-    >>> full = np.array([0.9, 1.0, 1.1, 1.0])
-    >>> effect = Effect(difference=0.5, variance=0.01, full=full, noise=0.0, critical=0.16)
-    >>> [round(number, 2) for number in used_fraction(effect)]
-    [0.5, 0.18, 0.91]
-    >>> [round(number, 2) for number in used_fraction(effect._replace(partly=(0.5, 0.8)))]
-    [0.31, 0.11, 0.79]
-    """
-    estimate, *ends = share_of_effect(effect, level)
-    low, high = np.clip(ends, 0, 1).tolist()
-    if np.isnan(estimate):
-        return estimate, low, high
-    possible = float(np.clip(estimate, 0, 1))
-    low, high = min(low, possible), max(high, possible)
-    beyond = estimate - possible
-    return _fraction_of(possible, effect) + beyond, _fraction_of(low, effect), _fraction_of(high, effect)
-
-
-def share_of_effect(effect: Effect, level: float) -> tuple[float, float, float]:
-    """The target's effect as a share of that of full use, and its interval (`used_fraction`), not cut to [0, 1]."""
-    mean = float(np.mean(effect.full))
-    if not mean > 0:
-        return float("nan"), -float("inf"), float("inf")
-    quantile = float(special.stdtrit(len(effect.full) - 1, (1 + level) / 2))
-    low, high = accepted_shares(effect.difference, mean, (effect.variance, 0.0, _spread(effect)), quantile)
-    return effect.difference / mean, low, high
-
-
 def accepted_shares(
     difference: float, full: float, variance: tuple[float, float, float], quantile: float
 ) -> tuple[float, float]:
@@ -111,23 +72,11 @@ def accepted_shares(
     return (-middle - root) / leading, (-middle + root) / leading
 
 
-def upper_limit(effect: Effect) -> float:
-    """The one-sided upper confidence limit of the used fraction: below the true one with probability at most 5%.
-
-    The upper end of the two-sided interval at 90% (`used_fraction`); 1 if the data do not determine it.
-
-    >>> effect = Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)
-    >>> [round(number, 2) for number in (upper_limit(effect), used_fraction(effect)[2])]
-    [0.24, 0.33]
-    """
-    return used_fraction(effect, 1 - 2 * ALPHA)[2]
-
-
 def detectable_fraction(effect: Effect) -> float | None:
     """The minimum detectable fraction: the smallest that is detected with 95% probability; None if even 1 is not.
 
     The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of `Effect`
-    and `used_fraction`, with t the quantile of `POWER`. The effect is taken as proportional to f, whatever `partly` is.
+    and `limits_of`, with t the quantile of `POWER`. The effect is taken as proportional to f, whatever `partly` is.
 
     >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
     0.411
@@ -179,33 +128,73 @@ UNKNOWN = Limits(float("nan"), 0.0, 1.0, 1.0, None)
 """The limits if it is not known how much the target remembers."""
 
 
-def limits_of(effect: Effect, level: float = LEVEL) -> Limits:
-    """The limits from an effect; `level` is that of the interval alone."""
-    return Limits(*used_fraction(effect, level), upper_limit(effect), detectable_fraction(effect))
+class Ratio(NamedTuple):
+    """What a target shows of a query set (`part`), beside what it shows of records that it used (`whole`).
 
-
-def limits_of_ratio(
-    difference: float, full: float, variance: tuple[float, float, float], freedom: float, alpha: float, level: float
-) -> Limits:
-    """The share difference / full, for a positive `full`, and its limits: all shares in [0, 1] that a t-test accepts.
-
-    `variance` is as for `accepted_shares`; `upper` is the upper end at 1 - 2 `alpha`. The minimum detectable fraction
-    is (z(POWER) + z(1 - ALPHA)) sqrt(v0) / full, z the normal quantile.
-
-    >>> limits = limits_of_ratio(0.2, 1.0, (0.01, 0.0, 0.0), 1e6, 0.05, 0.95)
-    >>> [round(number, 2) for number in limits]
-    [0.2, 0.0, 0.4, 0.36, 0.33]
+    v0 + v1 f + v2 f^2 is the variance of `part` - f `whole`; `variance` holds v0, v1, v2, with `freedom` for a t-test.
     """
-    estimate = difference / full
-    possible = float(np.clip(estimate, 0, 1))
 
-    def interval(confidence: float) -> tuple[float, float]:
-        quantile = float(special.stdtrit(freedom, (1 + confidence) / 2))
-        low, high = np.clip(accepted_shares(difference, full, variance, quantile), 0, 1).tolist()
-        return min(low, possible), max(high, possible)
+    part: float
+    whole: float
+    variance: tuple[float, float, float]
+    freedom: float
 
-    least = float((special.ndtri(POWER) - special.ndtri(ALPHA)) * np.sqrt(variance[0]) / full)
-    return Limits(estimate, *interval(level), interval(1 - 2 * alpha)[1], least if least <= 1 else None)
+    @property
+    def memory(self) -> float:
+        """What the target shows of records that it used, divided by its standard error."""
+        return float(self.whole / np.sqrt(self.variance[2])) if self.variance[2] > 0 else 0.0
+
+    def limits(self, alpha: float = ALPHA, level: float = LEVEL) -> Limits:
+        """The share part / whole, and its limits: all shares in [0, 1] that a t-test accepts (`accepted_shares`).
+
+        `upper` is the upper end at 1 - 2 `alpha`. The minimum detectable fraction is (z(POWER) + z(1 - ALPHA)) sqrt(v0)
+        / whole, z the normal quantile. Nothing is known if `whole` is not above 0.
+
+        >>> [round(number, 2) for number in Ratio(0.2, 1.0, (0.01, 0.0, 0.0), 1e6).limits()]
+        [0.2, 0.0, 0.4, 0.36, 0.33]
+        """
+        if not self.whole > 0:
+            return UNKNOWN
+        estimate = self.part / self.whole
+        possible = float(np.clip(estimate, 0, 1))
+
+        def interval(confidence: float) -> tuple[float, float]:
+            quantile = float(special.stdtrit(self.freedom, (1 + confidence) / 2))
+            low, high = np.clip(accepted_shares(self.part, self.whole, self.variance, quantile), 0, 1).tolist()
+            return min(low, possible), max(high, possible)
+
+        least = float((special.ndtri(POWER) - special.ndtri(ALPHA)) * np.sqrt(self.variance[0]) / self.whole)
+        return Limits(estimate, *interval(level), interval(1 - 2 * alpha)[1], least if least <= 1 else None)
+
+
+def limits_of(effect: Effect, level: float = LEVEL) -> Limits:
+    """The limits from an effect: all used fractions that a t-test does not reject at confidence `level`.
+
+    In the notation of `Effect`, with M models of full use, d their mean statistic and t Student's quantile at M - 1
+    degrees of freedom, the interval holds all f in [0, 1] whose effect e = e(f) satisfies
+
+        |difference - e d| <= t sqrt(variance + e^2 (v + var(full) / M)),  v = max(var(full) - noise, 0)
+
+    (Fieller 1954). It covers the true fraction at its level if the target's effect is drawn like those of the models.
+    The estimate may be below 0 or above 1; the interval is the part in [0, 1], or the nearer end if there is none. If
+    full use makes no difference (d <= 0), the fraction is NaN, from 0 to 1. `upper` is below the true fraction with
+    probability at most 5%, whatever `level` is.
+
+    >>> effect = Effect(difference=0.5, variance=0.01, full=np.array([0.9, 1.0, 1.1, 1.0]), noise=0.0, critical=0.16)
+    >>> [round(number, 2) for number in limits_of(effect)[:4]]
+    [0.5, 0.18, 0.91, 0.79]
+    >>> [round(number, 2) for number in limits_of(effect._replace(partly=(0.5, 0.8)))[:3]]
+    [0.31, 0.11, 0.79]
+    """
+    mean, detectable = float(np.mean(effect.full)), detectable_fraction(effect)
+    if not mean > 0:
+        return UNKNOWN._replace(detectable=detectable)
+    variance = (effect.variance, 0.0, _spread(effect))
+    shares = Ratio(effect.difference, mean, variance, len(effect.full) - 1).limits(level=level)
+    possible = float(np.clip(shares.fraction, 0, 1))
+    parts = (possible, shares.low, shares.high, shares.upper)
+    fraction, low, high, upper = (_fraction_of(part, effect) for part in parts)
+    return Limits(fraction + (shares.fraction - possible), low, high, upper, detectable)
 
 
 STATED_FRACTION = 0.25

@@ -7,7 +7,7 @@ from scipy import stats
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import deletion_test
-from jaxaudit.metrics.memory import RULE_LEVEL, limits_by_before, paired, rule_test
+from jaxaudit.metrics.memory import RULE_LEVEL, paired, rule_test
 
 KEY = jax.random.key(4)
 SIZE, SURE, TRIALS = 120, 1e-4, 300
@@ -158,7 +158,7 @@ def test_a_rule_that_makes_both_sets_alike_clears_nobody_and_a_deletion_does() -
         _, before, classes, _ = ruled("cap", seed)
         predictors = np.eye(CLASSES)[classes]
         folds = (np.where(before > at, 2 * at - before, before) for at in np.linspace(0, 3, 31))
-        after = min(folds, key=lambda odds: abs(paired(odds, before, SIZE, None).after))
+        after = min(folds, key=lambda odds: abs(paired(odds, before, SIZE, None).part))
         usage = deletion_test(KEY, after, before, SIZE, predictors, labels=classes, permutations=99).usage
         assert usage.verdict != "forgotten"
         cleared.append(any("a rule" in reason for reason in usage.reasons))
@@ -193,8 +193,7 @@ def test_the_limits_are_those_of_a_search_over_all_shares() -> None:
     generator, grid = np.random.default_rng(1), np.linspace(0, 1, 2001)
     for used in (0.0, 0.2, 0.5, 1.0) * 5:
         after, before = scores(generator, used)
-        pair = paired(after, before, SIZE, None)
-        found = limits_by_before(pair, level=0.8)
+        found = paired(after, before, SIZE, None).limits(level=0.8)
         of_holdout = [each / each[SIZE:].std() for each in (after, before)]
         accepted: dict[float, list[float]] = {0.9: [], 0.8: []}
         for share in grid:

@@ -11,9 +11,9 @@ from scipy import stats
 from support.simulated_shadows import provider
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics import MembersAnswer, difficulty, members_test, residual_scores
-from jaxaudit.metrics.memory import LEAST_MEMBERS, NO_MEMORY, Sides, limits_by_members, set_means
-from jaxaudit.metrics.usage import UNKNOWN
+from jaxaudit.metrics import MemoryAnswer, difficulty, members_test, residual_scores
+from jaxaudit.metrics.memory import LEAST_MEMBERS, NO_MEMORY, set_means
+from jaxaudit.metrics.usage import UNKNOWN, Ratio
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""
@@ -41,13 +41,13 @@ class World:
         self.odds = level + gap * used + generator.normal(size=len(level)) / whole
         self.predictors = np.repeat(dealt.level + generator.normal(size=len(dealt.level)), whole)[:, None]
 
-    def answer(self, **options: Any) -> MembersAnswer:
+    def answer(self, **options: Any) -> MemoryAnswer:
         key = jax.random.key(self.trial)
         return members_test(
             key, residual_scores(self.odds, self.predictors), self.sizes, **{"permutations": 99, **options}
         )
 
-    def sides(self, *, grouped: bool = False) -> Sides:
+    def ratio(self, *, grouped: bool = False) -> Ratio:
         cuts = np.cumsum(self.sizes)[:2]
         query, holdout, members = np.split(residual_scores(self.odds, self.predictors), cuts)
         return set_means(query, holdout, members, tuple(np.split(self.groups, cuts)) if grouped else (None, None, None))
@@ -65,11 +65,12 @@ MEANS, VARIANCES = st.floats(-2, 2), st.floats(1e-4, 0.5)
 
 
 @settings(max_examples=300)
-@given(st.builds(Sides, MEANS, MEANS, MEANS, VARIANCES, VARIANCES, VARIANCES, st.integers(1, 400)))
-def test_the_limits_are_those_of_a_search_over_all_fractions(known: Sides) -> None:
+@given(st.tuples(MEANS, MEANS, MEANS), st.tuples(VARIANCES, VARIANCES, VARIANCES), st.integers(1, 400))
+def test_the_limits_are_those_of_a_search_over_all_fractions(means: Any, variances: Any, freedom: int) -> None:
     grid = np.linspace(0, 1, 2001)
-    found = limits_by_members(known, level=0.8)
-    query, holdout, members = known[:3]
+    (query, holdout, members), (of_query, of_holdout, of_members) = means, variances
+    combined = (of_query + of_holdout, -2 * of_holdout, of_members + of_holdout)
+    found = Ratio(query - holdout, members - holdout, combined, freedom).limits(level=0.8)
     if members <= holdout:
         assert found[1:] == UNKNOWN[1:]
         assert np.isnan(found.fraction)
@@ -78,11 +79,11 @@ def test_the_limits_are_those_of_a_search_over_all_fractions(known: Sides) -> No
     assert found.fraction == pytest.approx(estimate)
     possible = float(np.clip(estimate, 0, 1))
     for (low, high), confidence in (((found.low, found.high), 0.8), ((0.0, found.upper), 0.9)):
-        quantile = stats.t.ppf((1 + confidence) / 2, known.freedom)
-        if members - holdout <= quantile * np.sqrt(known.members_variance + known.holdout_variance):
+        quantile = stats.t.ppf((1 + confidence) / 2, freedom)
+        if members - holdout <= quantile * np.sqrt(of_members + of_holdout):
             assert (low, high) == (0.0, 1.0)
             continue
-        variance = known.query_variance + grid**2 * known.members_variance + (1 - grid) ** 2 * known.holdout_variance
+        variance = of_query + grid**2 * of_members + (1 - grid) ** 2 * of_holdout
         apart = np.abs(query - grid * members - (1 - grid) * holdout)
         accepted = [*grid[apart <= quantile * np.sqrt(variance)], possible]
         assert high == pytest.approx(max(accepted), abs=1e-3)
@@ -90,17 +91,17 @@ def test_the_limits_are_those_of_a_search_over_all_fractions(known: Sides) -> No
 
 
 def test_the_least_that_would_be_detected_has_the_stated_power() -> None:
-    known = Sides(0.1, 0.0, 1.0, 0.004, 0.006, 0.001, 999)
-    share: Any = limits_by_members(known).detectable
+    known = Ratio(0.1, 1.0, (0.01, -0.012, 0.007), 999)
+    share: Any = known.limits().detectable
     assert stats.norm.sf(stats.norm.isf(0.05) - share / 0.1) == pytest.approx(0.95)
-    assert limits_by_members(known._replace(members=0.3)).detectable is None
+    assert known._replace(whole=0.3).limits().detectable is None
 
 
 @pytest.mark.outer
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 1.0])
 @pytest.mark.parametrize("memory", [NONE, SMALL, LARGE])
 def test_limit_and_interval_cover_the_truth_whatever_is_remembered(memory: float, share: float) -> None:
-    found = [limits_by_members(World(trial, share, memory).sides(), level=0.9) for trial in range(TRIALS)]
+    found = [World(trial, share, memory).ratio().limits(level=0.9) for trial in range(TRIALS)]
     below = sum(each.upper < share - 1e-9 for each in found)
     missed = sum(not each.low - 1e-9 <= share <= each.high + 1e-9 for each in found)
     assert below <= most(0.05)
@@ -120,7 +121,7 @@ def test_limits_of_groups_cover_where_those_of_records_do_not() -> None:
     missed = {
         grouped: sum(
             not each.low <= 0.5 <= each.high
-            for each in (limits_by_members(world.sides(grouped=grouped), level=0.9) for world in worlds)
+            for each in (world.ratio(grouped=grouped).limits(level=0.9) for world in worlds)
         )
         for grouped in (True, False)
     }

@@ -51,7 +51,7 @@ from jaxaudit.metrics.forgetting_quality import SOURCE, between_retrained, forge
 from jaxaudit.metrics.group_tests import DRIFT_SOURCE
 from jaxaudit.metrics.group_tests import SOURCE as GROUP_SOURCE
 from jaxaudit.metrics.holdout import swapped
-from jaxaudit.metrics.memory import NO_MEMORY, NO_MEMORY_LEFT, MembersAnswer, members_test
+from jaxaudit.metrics.memory import NO_MEMORY, NO_MEMORY_LEFT, MemoryAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_permutation import ScoreTest, score_test
 from jaxaudit.metrics.shadow import models_like_target
@@ -130,7 +130,7 @@ def score_evidence(
             invalid=(*evidence.invalid, CONTRARY.format(names=", ".join(contrary), low=low)), helps=LOOK
         )
     members = _by_members(key, table, target, question, level, evidence.p_never)
-    if isinstance(members, MembersAnswer):
+    if isinstance(members, MemoryAnswer):
         remembers, usage = members.p_memory <= ALPHA, members.usage
         return evidence._replace(
             p_fully=usage.p_fully,
@@ -182,7 +182,7 @@ def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel
 
 def _by_members(
     key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float, p_never: float | None
-) -> MembersAnswer | str:
+) -> MemoryAnswer | str:
     """What known members show; a reason if they show nothing, empty if there are none."""
     sets = [table.rows(role) for role in ("query", "holdout", "members")]
     if not len(sets[2]) or p_never is None or not len(sets[1]):

@@ -82,6 +82,11 @@ def means_of_units(
     return np.bincount(unit_of_record, values) / np.bincount(unit_of_record)
 
 
+def of_rows(column: Int[np.ndarray, " n"] | None, rows: Int[np.ndarray, " some"]) -> Int[np.ndarray, " some"] | None:
+    """The groups, pairs or strata of these records; None if the table has none."""
+    return None if column is None else column[rows]
+
+
 def members_within(table: ScoreTable) -> bool:
     """Whether the records of each group were dealt over known members and other sets, as far as the numbers tell."""
     if table.strata is None:
@@ -183,8 +188,8 @@ def _place(
         scores.unused,
         scores.used,
         len(table.rows("query")),
-        groups=None if table.groups is None else table.groups[scores.rows],
-        strata=None if table.strata is None or not has_holdout else table.strata[scores.rows],
+        groups=of_rows(table.groups, scores.rows),
+        strata=of_rows(table.strata, scores.rows) if has_holdout else None,
         alpha=alpha,
         level=level,
     )
@@ -229,7 +234,7 @@ def target_residuals(
     table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"], without: Collection[str] = ()
 ) -> tuple[Float[np.ndarray, "scales some kinds"], Int[np.ndarray, " kinds"]]:
     """The target's `normal_scores` and `cut_scores` without what is known of the records, and their directions."""
-    names = _asked_names(target, rows)
+    names = asked_names(target, rows)
     if not names:
         return np.zeros((2, len(rows), 0)), np.zeros(0, int)
     left = []
@@ -239,7 +244,7 @@ def target_residuals(
     return np.stack(left), np.array([table.directions[name] for name in names])
 
 
-def _asked_names(target: ScoredModel, rows: Int[np.ndarray, " some"]) -> list[str]:
+def asked_names(target: ScoredModel, rows: Int[np.ndarray, " some"]) -> list[str]:
     return [name for name, values in target.scores.items() if is_scored(values, rows)]
 
 

@@ -19,14 +19,18 @@ from jaxaudit.audits.ks.known_models import (
     SHOW,
     WORD,
     ScoreEvidence,
+    asked_names,
     between_models,
     contrary_scores,
+    know_members,
     known_columns,
     members_within,
     models_that_used,
     of_models,
     of_recipe,
+    of_rows,
     recipe_evidence,
+    target_residuals,
     undamaged,
     unlike_recipe,
     ways_by_members,
@@ -117,7 +121,7 @@ def score_evidence(
             evidence = evidence._replace(unshown=(NOTHING_SHOWS,), helps=SHOW)
         evidence = evidence if directed else evidence._replace(invalid=(_undirected(table, target, ""),), helps=SAY)
     else:
-        unknown = [name for name in _asked_names(target, table.rows("query", "holdout")) if not table.directions[name]]
+        unknown = [name for name in asked_names(target, table.rows("query", "holdout")) if not table.directions[name]]
         not_counted = (NOT_COUNTED.format(names=", ".join(unknown)),) if unknown and exact.directed else ()
         evidence = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller, caveats=not_counted)
         if not exact.directed and exact.p_never <= ALPHA:
@@ -173,9 +177,9 @@ def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel
         left,
         directions,
         size,
-        groups=None if table.groups is None else table.groups[dealt_rows],
-        pairs=None if table.pairs is None else table.pairs[dealt_rows],
-        strata=None if table.strata is None else table.strata[dealt_rows],
+        groups=of_rows(table.groups, dealt_rows),
+        pairs=of_rows(table.pairs, dealt_rows),
+        strata=of_rows(table.strata, dealt_rows),
         permutations=least_permutations(len(table.of("target"))),
     )
 
@@ -195,7 +199,7 @@ def _by_members(
         stream(key, "members of scores"),
         (left[0] * directions)[:, directions != 0].mean(axis=1),
         (len(sets[0]), len(sets[1]), len(sets[2])),
-        groups=None if table.groups is None else table.groups[rows],
+        groups=of_rows(table.groups, rows),
         strata=table.strata[rows] if table.strata is not None and members_within(table) else None,
         p_never=p_never,
         permutations=least_permutations(len(table.of("target"))),
@@ -295,7 +299,7 @@ def judge_scores(
     checks: tuple[Check, ...] = ()
     if len(holdout):
         dealt_rows = table.rows("query", "holdout")
-        pairs = None if table.pairs is None else table.pairs[dealt_rows]
+        pairs = of_rows(table.pairs, dealt_rows)
         columns = known_columns(table, dealt_rows)
         checks = (
             holdout_blind(_blind(stream(key, "blind baseline"), table, columns, "query", "holdout", pairs=pairs)),
@@ -347,8 +351,8 @@ def _blind(
     """How well the first of these sets is told apart from the others without the target."""
     rows = table.rows(*sets)
     texts = None if table.texts is None else [table.texts[index] for index in rows]
-    groups = None if table.groups is None else table.groups[rows]
-    strata = None if table.strata is None else table.strata[rows]
+    groups = of_rows(table.groups, rows)
+    strata = of_rows(table.strata, rows)
     return blind_baseline(key, columns, texts, len(table.rows(sets[0])), groups=groups, pairs=pairs, strata=strata)
 
 

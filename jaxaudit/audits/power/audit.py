@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.audits.finding import UNDECIDED
-from jaxaudit.audits.ks.known_models import know_members, known_columns
+from jaxaudit.audits.ks.known_models import know_members, known_columns, of_rows
 from jaxaudit.audits.ks.models import Rows, draw_records, generators, make_pool, share_row, train_rows
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
@@ -305,7 +305,7 @@ def power_of_scores(
     else:
         rows, (scores, membership) = table.rows("members", "holdout"), _of_members(table)
         models = len(scores)
-    groups = None if table.groups is None else table.groups[rows]
+    groups = of_rows(table.groups, rows)
     # One model has no spread between models; of two equal ones it is 0.
     twice = (scores, membership) if len(scores) > 1 else (np.repeat(scores, 2, 0), np.repeat(membership, 2, 0))
     measured = msgspec.structs.replace(separation_of(*twice, groups), models=models)

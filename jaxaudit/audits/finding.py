@@ -75,6 +75,15 @@ def sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
+def plural(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "record"), plural(2_000, "record")
+    ('1 record', '2,000 records')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def no_confidence(why: str) -> Confidence:
     return Confidence("none", sentence(why))
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 from msgspec import structs
 
-from jaxaudit.audits.finding import Confidence, Finding, sentence, undecided
+from jaxaudit.audits.finding import Confidence, Finding, plural, sentence, undecided
 from jaxaudit.audits.ks.judge_outputs import trusted_by_checks
 from jaxaudit.audits.ks.known_models import NOTHING_SHOWS, SAY, PlacedScores, placed_scores, target_residuals
 from jaxaudit.audits.ks.result import Basis, Details, Grouping, GroupResult, GroupVerdict, TargetResult
@@ -392,7 +392,7 @@ def _finding(
 ) -> Finding:
     """The answer about all groups of one target in words; `tests` counts the groups of all targets."""
     counts = Counter(group.verdict for group in groups)
-    remembered, suspected, count = counts["remembered"], counts["suspected"], _groups_text(len(groups))
+    remembered, suspected, count = counts["remembered"], counts["suspected"], plural(len(groups), "group")
     if withheld:
         reason = "; ".join(withheld)
         return undecided("No verdict by group can be given.", (reason,), sentence(reason))
@@ -437,7 +437,7 @@ def _finding(
 
 def _unlike(count: int) -> str:
     return UNLIKE.format(
-        count=f"{_groups_text(count)} {'has' if count == 1 else 'have'}", them="it" if count == 1 else "them"
+        count=f"{plural(count, 'group')} {'has' if count == 1 else 'have'}", them="it" if count == 1 else "them"
     )
 
 
@@ -480,7 +480,3 @@ def records_a_set_needed(tests: int) -> int:
     """
     most = min(tests, MOST_TESTS)
     return next(size for size in range(2, 100) if reaches(most / counted_deals(size, size, MOST_PERMUTATIONS)))
-
-
-def _groups_text(count: int) -> str:
-    return f"{count:,} group{'' if count == 1 else 's'}"

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from jaxaudit.audits.finding import Confidence, no_confidence
+from jaxaudit.audits.finding import Confidence, no_confidence, plural
 from jaxaudit.audits.ks.tests_of_use.test import NO_FRACTION, NOT_KNOWN, USED, Words, p_text
 from jaxaudit.data.scores.columns import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
@@ -358,20 +358,16 @@ class ScoreEvidence(NamedTuple):
     checks: tuple[Check, ...] = ()
 
 
-def _counted(models: int) -> str:
-    return f"{models} model{'' if models == 1 else 's'}"
-
-
 def of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:
     counted = {"without the query set": unused, "with it": used}
     single = [kind for kind, count in counted.items() if count == 1]
-    low = f"{_counted(unused)} without the query set" if unused else "the holdout"
+    low = f"{plural(unused, 'model')} without the query set" if unused else "the holdout"
     is_known = share.p_used is not None
     of_recipe = question == "used"
     trust = Confidence(
         "weak" if single or of_recipe else "fair",
-        f"{f'{WORD} ' if of_recipe else ''}It is measured between {low} and {_counted(used)} that used the query set, "
-        f"which are {share.effect:.1f} standard errors apart.",
+        f"{f'{WORD} ' if of_recipe else ''}It is measured between {low} and {plural(used, 'model')} that used the "
+        f"query set, which are {share.effect:.1f} standard errors apart.",
     )
     # What is left after unlearning is a share of the effect on these models, whatever the target's recipe was.
     caveats = (

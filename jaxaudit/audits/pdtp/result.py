@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import Meta, field
 
-from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, undecided
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, plural, undecided
 from jaxaudit.json_types import Count, Nats, StrictStruct, demand
 from jaxaudit.metrics.pdtp import DTP_1
 
@@ -184,7 +184,7 @@ def pdtp_finding(result: PDTPResult, bins: int, with_and_without_bins: int) -> F
     outputs = outputs if result.texts is None else "probability of the whole text"
     rule = f"DTP-1 rule, {outputs}{'' if result.groups is None else ', whole groups left out'}"
     risky, measured = result.above_1, result.records_measured
-    above = f"{risky:,} of {_records(measured)} {_has(risky)} a PDTP above 1 ({rule})"
+    above = f"{risky:,} of {plural(measured, 'record')} {_has(risky)} a PDTP above 1 ({rule})"
     if risky == artefacts > 0:
         sentence = f"{above}, but none without bins: crossing the edge of one bin is enough."
         why = "Bins alone lift these records above 1."
@@ -240,19 +240,19 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
         _bins(result, bins, artefacts),
     ]
     copies = (
-        f"{_records(result.copies)} {_has(result.copies)} exact copies, which hide each other: PDTP measures one copy "
-        "at a time"
+        f"{plural(result.copies, 'record')} {_has(result.copies)} exact copies, which hide each other: PDTP measures "
+        "one copy at a time"
     )
     checks.append(assumed("copies", not result.copies, "no record has an exact copy", copies))
     if result.groups is not None:
-        size = f"the largest group has {_records(result.largest_group)} of {result.training_records:,}"
+        size = f"the largest group has {plural(result.largest_group, 'record')} of {result.training_records:,}"
         large = f"{size}: models without it take other minibatches, so its PDTP contains what a seed moves"
         share = result.largest_group / result.training_records
         checks.append(assumed("size of groups", share <= LARGE, size, large))
     if result.texts is None:
         alone, class_message = result.lone_members, "the class of every measured record has another member"
         are = "is" if alone == 1 else "are"
-        only = f"{_records(alone)} {are} the only member of a class, which vanishes with it"
+        only = f"{plural(alone, 'record')} {are} the only member of a class, which vanishes with it"
         checks.append(assumed("classes", not alone, class_message, only))
     return in_order(checks)
 
@@ -291,7 +291,9 @@ def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
         most = math.log(2 * bins - 1)
         caveats.append(f"Outputs are compared in {bins:,} bins: no PDTP can exceed {most:.2f}.")
         if hidden:
-            caveats.append(f"Bins hide changes of small probabilities: {_records(hidden)} above 1 only without bins.")
+            caveats.append(
+                f"Bins hide changes of small probabilities: {plural(hidden, 'record')} above 1 only without bins."
+            )
     if result.texts is not None:
         caveats.append(
             "e to the power of PDTP is the ratio of a text's probabilities with and without it, all tokens together, "
@@ -310,10 +312,6 @@ def _is_bounded(result: PDTPResult) -> bool:
 
 def _measured(result: PDTPResult) -> str:
     return f"{result.records_measured:,} of {result.training_records:,} records"
-
-
-def _records(count: int) -> str:
-    return f"{count:,} record{'' if count == 1 else 's'}"
 
 
 def _has(count: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, undecided
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, plural, undecided
 from jaxaudit.audits.unlearn.result import LEAST_SEEDS, ORIGINAL, RETRAINING, UNTRAINED, check_methods
 from jaxaudit.data.outputs.kinds import (
     Found,
@@ -344,14 +344,14 @@ def models_compared(sides: Mapping[str, GivenModels], retrained: GivenModels) ->
 def shortfalls_of(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> tuple[str, ...]:
     """What so few models cannot show, in sentences, each with the number that is needed."""
     lines = [
-        f"`{name}` has {_models(len(side))}: U-LiRA, F and the challenge's score need {FEWEST} unlearned models, and "
-        f"{LEAST_SEEDS} are better. Of fewer models there are accuracies alone."
+        f"`{name}` has {plural(len(side), 'model')}: U-LiRA, F and the challenge's score need {FEWEST} unlearned "
+        f"models, and {LEAST_SEEDS} are better. Of fewer models there are accuracies alone."
         for name, side in sides.items()
         if len(side) < FEWEST
     ]
     if len(retrained) < 2 * FEWEST:
         lines.append(
-            f"There {'is' if len(retrained) == 1 else 'are'} {_models(len(retrained), 'retrained model')}: U-LiRA, F "
+            f"There {'is' if len(retrained) == 1 else 'are'} {plural(len(retrained), 'retrained model')}: U-LiRA, F "
             f"and the challenge's score need {2 * FEWEST}, half of them as a method, and {2 * LEAST_SEEDS} are better."
         )
     if not compared:
@@ -448,7 +448,7 @@ def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: Ou
                 f"{protocol.compared} models on a side",
                 f"{protocol.compared} models on a side are few"
                 if compared
-                else f"{_models(len(side))} of `{name}` and {len(retrained)} retrained",
+                else f"{plural(len(side), 'model')} of `{name}` and {len(retrained)} retrained",
                 decisive=not compared,
             ),
             assumed(
@@ -480,7 +480,3 @@ def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: Ou
 
 def _over_forgotten(method: ScoredMethod, retrained: ScoredMethod) -> bool:
     return method.forgotten_accuracy.mean.high < retrained.forgotten_accuracy.mean.low
-
-
-def _models(count: int, noun: str = "model") -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -195,9 +195,7 @@ MOST_PRINTED = 12
 
 
 def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
-    """The function that rounds log-odds to the coarsest resolution of these outputs; if some are probabilities, by a
-    detour over rounded probabilities, which carry little near 1.
-    """
+    """Rounds log-odds to the coarsest resolution of these outputs; beside probabilities, by a detour over these."""
     if not grids:
         return lambda odds: odds
     if all_logits(grids):
@@ -235,9 +233,7 @@ def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str
 
 
 def grid_of(description: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
-    """The first view of a model's outputs, with the precision at which a file of type `dtype` stores them; a single
-    value becomes the second of two logits.
-    """
+    """The first view of a model's outputs, and its precision; one value becomes the second of two logits."""
     first, kind = (
         np.array(values[:, 0], np.float64),
         "probabilities" if description.outputs == "probabilities" else "logits",
@@ -275,9 +271,7 @@ class Detail(NamedTuple):
         return other.logits or self.step > other.step or own_step > other_step
 
     def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
-        """Log-odds (nats) in float64, rounded as the file rounds the probability of a record's class and those of
-        others.
-        """
+        """Log-odds (nats) in float64, rounded as the file rounds the probabilities of the own class and others."""
         odds = odds.astype(np.float64)
         if self.logits:
             return np.rint(odds / self.step) * self.step

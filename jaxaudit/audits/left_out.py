@@ -100,9 +100,7 @@ def outputs_of_seeds(
 
 
 def uses_key(learner: Learner, examples: Examples) -> bool:
-    """Whether the learner's result can depend on the random key, found by tracing its program; an estimator's always
-    can.
-    """
+    """Whether the learner's result can depend on the key, found by tracing its program; an estimator's always can."""
     if isinstance(learner, EstimatorLearner):
         return True
     shapes = [

@@ -383,9 +383,8 @@ def target_accuracy(
 
 
 def target_order(scores: Numbers, usual: Numbers, size: int, name: str) -> Check:
-    """The target finds the records hard that shadow models find hard: the rows of its outputs are in order.
-
-    Spearman's correlation with the shadow models' mean output must exceed three standard errors.
+    """The target finds the records hard that shadow models find hard: the rows of its outputs are in order. Spearman's
+    correlation with the shadow models' mean output must exceed three standard errors.
     """
     parts = [part for part in (slice(0, size), slice(size, None)) if len(scores[part]) > 1]
     related = min(
@@ -402,9 +401,8 @@ def target_order(scores: Numbers, usual: Numbers, size: int, name: str) -> Check
 
 
 def calibration_like_target(accuracy: float, accuracies: Float[np.ndarray, " shadows"]) -> Check:
-    """The target's other training data are like the calibration set: it classifies that set like shadow models do.
-
-    The number is the target's accuracy on the calibration set, divided by the lowest accuracy of a shadow model there.
+    """The target's other training data are like the calibration set: its accuracy there, divided by the lowest accuracy
+    of a shadow model, is the number.
     """
     lowest = float(np.min(accuracies))
     message = (

@@ -415,9 +415,8 @@ def _blind_p_value(
     units: np.ndarray,
     strata: Int[np.ndarray, " some"] | None,
 ) -> float:
-    """How well records of other units predict the set of each record, against random other deals.
-
-    The kernel is a similarity of each two records; with strata, of each one's deviation from its stratum's mean.
+    """How well records of other units predict the set of each record, against random other deals, by a `kernel` of
+    similarity; with strata, by that of deviations from their means.
     """
     if strata is None:
         kernel = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()

@@ -117,9 +117,8 @@ def challenge_score(
 def epsilons(
     unlearned: Float[np.ndarray, "models records"], retrained: Float[np.ndarray, "others records"]
 ) -> Float[np.ndarray, " records"]:
-    """The epsilon of each record (`challenge_score`); an attack with a single rate of 0 is ignored.
-
-    It is 50, the largest, also if the range of one side is below 1% of the other's.
+    """The epsilon of each record (`challenge_score`); an attack with a single rate of 0 is ignored. It is 50, the
+    largest, also if the range of one side is below 1% of the other's.
     """
     columns = max(1, ENTRIES // (len(unlearned) + len(retrained)) ** 2)
     parts = [

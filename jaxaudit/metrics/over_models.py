@@ -285,9 +285,7 @@ def _once(sides: Sides) -> Counts:
 def _over_models(
     key: OneKey, value: float, statistic: Callable[[Counts], float], sides: Sides, replicates: int, level: float
 ) -> Estimate:
-    """The value with its interval over models, within 0 and 1: the statistic of bootstrap replicates has the counts of
-    each model.
-    """
+    """The value and its interval over models, within 0 and 1, from bootstrap replicates of the counts of each model."""
     sizes, generator = [len(side) for side in sides], generator_of(key)
     drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
     interval = interval_over_models(value, np.array([statistic(counts) for counts in drawn]), min(sizes), level)

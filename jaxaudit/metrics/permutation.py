@@ -29,9 +29,8 @@ class SetEffects(NamedTuple):
 
 
 def set_effects(scores: Numbers, sets: Integers, strata: Integers) -> SetEffects:
-    """How much higher the scores of each set are than those of set 0, within strata, by least squares.
-
-    The covariance is the sandwich estimate, with each residual as that from a mean over its stratum.
+    """How much higher the scores of each set are than those of set 0, within strata, by least squares. The covariance
+    is the sandwich estimate, with each residual as that from a mean over its stratum.
     """
     indicators = (sets[:, None] == np.arange(1, sets.max() + 1)).astype(np.float64)
     design, values = without_strata(indicators, strata), without_strata(scores[:, None], strata)[:, 0]

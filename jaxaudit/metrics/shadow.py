@@ -186,9 +186,8 @@ def calibration_used(
     accuracy: float,
     accuracies: PerModel,
 ) -> tuple[str, ...]:
-    """A doubt if the calibration set looks used, by the used share of its outputs (`linear_share`) or by its accuracy.
-
-    Without use, either raises the doubt in at most 2.5% of targets like the shadow models.
+    """A doubt if the calibration set looks used, by the used share of its outputs (`linear_share`) or by its accuracy;
+    without use, either raises it in at most 2.5% of targets like the shadow models.
     """
     most_used = bound_of_one_more(shares, ALPHA / 2)
     # If all shadow models have the same accuracy, the bound equals it, and one record more would exceed it.
@@ -298,9 +297,7 @@ def used_shares(
     queried: int,
     unseen: Records | None = None,
 ) -> Shares:
-    """Used shares and scatter of a target and of its shadow models; after `queried` follows the calibration set.
-    `unseen` says which records the target is known not to have used; None: all of the calibration set.
-    """
+    """Used shares and scatter of a target and of its shadow models; after `queried` follows the calibration set."""
     index = np.arange(len(target))
     query, calibration = index < queried, index >= queried
     unseen = calibration if unseen is None else calibration & unseen

@@ -394,9 +394,8 @@ def conclude(
 
 
 def given_limits(limits: Limits, stated: float) -> Limits:
-    """The limits that are given with a verdict: no smaller than those of an estimate one standard error below none.
-
-    So no limit near 0 comes from a chance difference (Cowan et al. 2011). None is raised above the stated share.
+    """The limits that are given with a verdict: no smaller than those of an estimate one standard error below none, so
+    that no limit near 0 comes from a chance difference (Cowan et al. 2011). None is raised above the stated share.
     """
     spread = (limits.upper - limits.fraction) / NormalDist().inv_cdf(1 - ALPHA)
     # Of an unknown fraction, which is NaN, the limits stay as they are.

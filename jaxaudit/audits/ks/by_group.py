@@ -2,7 +2,7 @@
 
 A group is tested by what is exact for it, if the numbers of records or groups let it reach 5% alone, after the
 adjustment; else by at least three models without the query set: by how far these drift from each other, and by
-Student's t over the groups of the holdout, of which the larger p-value counts (`metrics/group_tests.py`). Counts decide
+Student's t over the groups of the holdout, of which the larger p-value counts (`metrics/score_tests.py`). Counts decide
 this, and no score does. A group that could never reach 5%, or that has no rank for its size, is told so, and is not
 counted in the adjustment.
 """
@@ -24,7 +24,8 @@ from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
-from jaxaudit.metrics.group_tests import (
+from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.score_tests import (
     FEWEST_HOLDOUT,
     FEWEST_MODELS,
     FEWEST_QUERY,
@@ -34,12 +35,11 @@ from jaxaudit.metrics.group_tests import (
     counted_deals,
     drift_test,
     one_sided_groups,
+    share_left,
     sizes_apart,
     unlike_in_size,
     within_group,
 )
-from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.score_permutation import share_left
 from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Usage, benjamini_hochberg, holm
 from jaxaudit.randomness import stream
 
@@ -104,8 +104,7 @@ def reaches(p_value: float) -> bool:
 
 class GroupEvidence(NamedTuple):
     """What a target's scores show of one group: a `test` if anything tells, and the `share` of the effect of use that
-    is left. A group is `unlike` if all that it would be ranked among have more, or fewer, records: then no rank is
-    exact.
+    is left. No rank is exact of a group `unlike` all others, which have more, or fewer, records.
     """
 
     test: GroupTest | None
@@ -475,8 +474,6 @@ def holdout_groups_needed(tests: int) -> int:
 
 
 def records_a_set_needed(tests: int) -> int:
-    """The records in each set that let a group's own records reach 5% adjusted, for up to `MOST_TESTS` groups and
-    targets.
-    """
+    """The records in each set that let a group's own reach 5% adjusted, for up to `MOST_TESTS` groups and targets."""
     most = min(tests, MOST_TESTS)
     return next(size for size in range(2, 100) if reaches(most / counted_deals(size, size, MOST_PERMUTATIONS)))

@@ -21,11 +21,9 @@ Value = TypeVar("Value")
 
 
 class Compared(NamedTuple):
-    """The numbers that rho compares on the query set, at the target's resolution, and the target's confidences, for
-    display.
-
-    All are log-odds of each record's own class if the target's logits are known, else confidences: of both, KS
-    distances are the same, except for the rounding of confidences near 1.
+    """The numbers that rho compares on the query set, at the target's resolution: log-odds of each record's own class
+    if the target's logits are known, else confidences, whose KS distances are the same but for rounding near 1.
+    `confidences` are the target's, for display.
     """
 
     query: Float[np.ndarray, "replicates n"]

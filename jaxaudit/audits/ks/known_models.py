@@ -17,9 +17,8 @@ from jaxaudit.audits.ks.tests_of_use.test import NO_FRACTION, NOT_KNOWN, USED, W
 from jaxaudit.data.scores.columns import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.group_tests import one_sided_groups
 from jaxaudit.metrics.permutation import set_effects
-from jaxaudit.metrics.score_permutation import ShareLeft, cut_scores, normal_scores, residuals, share_left
+from jaxaudit.metrics.score_tests import ShareLeft, cut_scores, normal_scores, one_sided_groups, residuals, share_left
 from jaxaudit.metrics.shadow import undamaged_on_holdout, unlike_models
 from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Question
 

@@ -52,12 +52,11 @@ from jaxaudit.metrics.exchangeability import (
     members_of_other_groups,
 )
 from jaxaudit.metrics.forgetting_quality import SOURCE, between_retrained, forget_quality, mia_auc, privleak
-from jaxaudit.metrics.group_tests import DRIFT_SOURCE
-from jaxaudit.metrics.group_tests import SOURCE as GROUP_SOURCE
 from jaxaudit.metrics.holdout import swapped
 from jaxaudit.metrics.memory import NO_MEMORY, NO_MEMORY_LEFT, MemoryAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.score_permutation import ScoreTest, score_test
+from jaxaudit.metrics.score_tests import DRIFT_SOURCE, ScoreTest, score_test
+from jaxaudit.metrics.score_tests import SOURCE as GROUP_SOURCE
 from jaxaudit.metrics.shadow import models_like_target
 from jaxaudit.metrics.usage import (
     ALPHA,
@@ -446,9 +445,7 @@ DECIDES_NOTHING = "These are open-unlearning's numbers, which decide nothing."
 
 
 def _tofu(table: ScoreTable, target: ScoredModel) -> tuple[Judgement, ...]:
-    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models; none
-    without the scores that they take.
-    """
+    """Forget quality and privleak beside the first retrained model, and between these; none without their scores."""
     retrained = table.of("unused")
 
     def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:

@@ -195,9 +195,7 @@ Target = FileTarget | SimulatedTarget
 def _of_files(
     files: Sets[Outputs], labels: Mapping[Role, Int[np.ndarray, " _"]], names: Mapping[Role, tuple[str, str]]
 ) -> tuple[Check, ...]:
-    """Checks of the order of rows and columns of a model's files and of their scale; `names` are those of sets and
-    checks.
-    """
+    """Checks of the order of rows and columns of a model's files, and of their scale."""
     roles = [role for role in names if role in files and role in labels]
     if not roles:
         return ()
@@ -231,9 +229,7 @@ def _in_order(file: Outputs, labels: Int[np.ndarray, " n"], of: str, check: str)
 
 
 def all_on_calibration(targets: Sequence[Target]) -> bool:
-    """Whether the targets from files have outputs on the calibration set, of which they then used none; all or none
-    must.
-    """
+    """Whether targets from files have outputs on the calibration set, of which they used none; all or none must."""
     answers = {Role.CALIBRATION in target.on for target in targets if isinstance(target, FileTarget)}
     if len(answers) > 1:
         raise InputError(

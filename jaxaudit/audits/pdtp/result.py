@@ -39,8 +39,8 @@ class Bar(StrictStruct, frozen=True):
 
 
 class Floor(StrictStruct, frozen=True):
-    """How much another seed alone changes outputs, over the measured records: `above` counts those whose PDTP is above
-    the largest value of their own seed floor; a learner that is not `seeded` has none.
+    """How much another seed alone changes outputs, over the measured records, if the learner is `seeded`; `above`
+    counts records whose PDTP is above the largest value of their own floor.
     """
 
     seeded: bool

@@ -49,7 +49,7 @@ from jaxaudit.metrics.power import (
     separation,
     separation_of,
 )
-from jaxaudit.metrics.score_permutation import normal_scores, residuals
+from jaxaudit.metrics.score_tests import normal_scores, residuals
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels
@@ -217,9 +217,7 @@ def audit_of(
     reduced: Sequence[str] = (),
     models: int | None = None,
 ) -> PowerAudit:
-    """The audit for these sizes of the three sets, from how far scores separate members from non-members, with `models`
-    shadow models.
-    """
+    """The audit for these sizes of the three sets, from how far scores separate members from non-members."""
     models = measured.models if models is None else models
     query, holdout, _ = sizes_given
     scaled = [tuple(max(2, round(scale * records)) for records in sizes_given) for scale in SCALES]

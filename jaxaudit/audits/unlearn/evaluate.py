@@ -186,9 +186,7 @@ def train_attack(
     members: Bool[np.ndarray, " n"],
     execution: Execution,
 ) -> LearnedAttack:
-    """Trains an attack network for every model on its log-probabilities of members and of some test records; other
-    training records are not used. A later call resumes from finished networks.
-    """
+    """Trains an attack network for every model on its outputs on members and on some test records, or resumes."""
     assert of.attacker is not None
     records = np.concatenate([of.train.inputs, of.test.inputs[of.attacker.nonmembers]])
     labels = np.concatenate([of.train.labels, of.test.labels[of.attacker.nonmembers]])
@@ -363,9 +361,8 @@ def distinguishability(
     outputs: Mapping[str, MethodOutputs],
     scores: Mapping[str, MethodScores],
 ) -> dict[str, Distinguishability]:
-    """Compares a method's models of the first half of the seeds with retrained models of the other half; untrained
-    models are not compared, and none if there are too few seeds. `retraining` shows the best possible value, `original`
-    the value without forgetting.
+    """Compares a method's models of the first half of the seeds with retrained models of the other half, where there
+    are enough; `retraining` shows the best possible value, `original` the value without forgetting.
     """
     half = len(outputs[RETRAINING].log_odds) // 2
     if 2 * half < LEAST_SEEDS:
@@ -393,9 +390,7 @@ def distinguishability(
 def challenge_and_u_lira(
     key: Key[Array, ""], name: str, method: Answers, retrained: Answers
 ) -> tuple[ChallengeScore, ULira]:
-    """The challenge's score and U-LiRA of a method's models, against retrained ones; each `name` has bootstraps of its
-    own.
-    """
+    """The challenge's score and U-LiRA against retrained models; each `name` has bootstraps of its own."""
     challenge, lira = (stream(key, purpose, name, 0) for purpose in ("challenge", "u-lira"))
     return (
         challenge_score(challenge, method, retrained),

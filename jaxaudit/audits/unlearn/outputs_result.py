@@ -103,9 +103,7 @@ def labels_by_part(labels: Any) -> Labels:
 
 
 def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: Kind) -> GivenModels:
-    """What the models of one side say, from arrays (or stored arrays) by set, as for `score_unlearning`; `name` is for
-    messages.
-    """
+    """What the models of one side say, from arrays (or stored arrays) by set, as for `score_unlearning`."""
     _refuse_unknown("labels", labels)
     _refuse_unknown(name, arrays)
     forget = arrays[FORGET]

@@ -100,10 +100,9 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
 
 
 class Tofu(StrictStruct, frozen=True):
-    """Numbers of two benchmarks of language models, each the median over pairs of a model and a retrained model of
-    another
-    seed: TOFU's forget quality, None without the other answers to the questions, or if a truth ratio is not finite; and
-    MUSE's privleak, in percent, by the mean log-likelihood, with the test records as holdout.
+    """Two benchmarks of language models, each the median over pairs of a model and a retrained model of another seed:
+    TOFU's forget quality, None without the other answers or finite truth ratios; and MUSE's privleak, in percent, by
+    the mean log-likelihood, with the test records as holdout.
     """
 
     forget_quality: Number
@@ -321,9 +320,7 @@ def informative(result: UnlearnResult) -> tuple[str, ...]:
 
 
 def blind(result: UnlearnResult) -> tuple[str, ...]:
-    """The scores about forgotten records that do not distinguish even the original: of a method they are no evidence of
-    forgetting.
-    """
+    """The scores about forgotten records that do not distinguish even the original: no evidence of forgetting."""
     compared, telling = result[ORIGINAL].places, informative(result)
     return tuple(name for name in FORGETTING if name in compared and name not in telling)
 

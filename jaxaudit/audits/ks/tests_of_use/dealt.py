@@ -125,9 +125,7 @@ def sets_alike(
 def models_on(
     evidence: Evidence, indices: slice | Int[np.ndarray, " some"]
 ) -> tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]] | tuple[None, None]:
-    """Log-odds and training sets of the test's models on these records; None without such models or outputs. Models of
-    a bank have none on known members.
-    """
+    """Log-odds and training sets of the test's models on these records; None without, as on a bank's known members."""
     odds = evidence.log_odds(Kind.MIXED)[:, indices]
     if not len(odds) or np.isnan(odds[0]).any():
         return None, None

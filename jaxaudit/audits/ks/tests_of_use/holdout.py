@@ -194,10 +194,7 @@ def _by_models(
 
 
 def _alone(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
-    """The numbers of the test without a shadow model: the exact p-value, and no fraction. The score is that of the
-    members
-    test: what the difficulty of records leaves of the target's own outputs.
-    """
+    """The numbers of the test without a shadow model: the exact p-value of the members test's score."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     scores = residual_scores(outputs.log_odds[dealt_records], predictors_of(key, evidence, dealt_records))
     test = permutation_test(

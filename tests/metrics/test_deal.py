@@ -381,7 +381,7 @@ KINDS = {
 
 @cache
 def trained(kind: str) -> Trained:
-    inputs, labels = load_digits(return_X_y=True)
+    inputs, labels = map(np.asarray, load_digits(return_X_y=True))
     rng = np.random.default_rng(8)
     chosen = rng.permutation(len(inputs))[:PLACES]
     inputs, labels = inputs[chosen] / 16, labels[chosen]

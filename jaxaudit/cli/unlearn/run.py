@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from jaxaudit import unlearning
-from jaxaudit.audits.unlearn.evaluate import threshold_of
 from jaxaudit.audits.unlearn.audit import compare_unlearning
 from jaxaudit.audits.unlearn.evaluate import threshold_of
 from jaxaudit.audits.unlearn.outputs_result import (

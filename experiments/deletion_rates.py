@@ -30,8 +30,8 @@ from experiments.record import RESULTS, Row, describe_run
 from experiments.worlds import WORLDS, World, draw_world, rows_of
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
-from jaxaudit.metrics.deletion import HIDDEN, deletion_test
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics.memory import HIDDEN, deletion_test
 from jaxaudit.metrics.permutation import permutation_test
 from jaxaudit.metrics.usage import STATED_FRACTION
 

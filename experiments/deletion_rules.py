@@ -36,9 +36,9 @@ from experiments.worlds import origins
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
 from jaxaudit.json_types import number
-from jaxaudit.metrics import deletion
-from jaxaudit.metrics.deletion import RULE_LEVEL
+from jaxaudit.metrics import memory
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
+from jaxaudit.metrics.memory import RULE_LEVEL
 
 KEY = jax.random.key(13)
 LEAST = 1e-6
@@ -186,8 +186,8 @@ def judged_split(name: str, split: int) -> Iterator[dict[str, Any]]:
         for owner, way, after in ways:
             odds = own_odds(after, own), own_odds(before, own)
             # Without the check, as no p-value is above a level of 1. It takes `forgotten` away, and no other verdict.
-            deletion.RULE_LEVEL = 1.0
-            answer = deletion.deletion_test(KEY, *odds, size, predictors, labels=own, permutations=399)
+            memory.RULE_LEVEL = 1.0
+            answer = memory.deletion_test(KEY, *odds, size, predictors, labels=own, permutations=399)
             unchecked, passes = answer.usage, answer.p_rule <= RULE_LEVEL
             limits = ("fraction", "fraction_low", "fraction_high", "upper")
             yield {

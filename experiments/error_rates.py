@@ -45,11 +45,10 @@ from experiments.figures import write
 from experiments.rates import Answer, Condition, Rate, interval, percent, rate, shown, table, total
 from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.metrics.checks import calibration_like_target
-from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.holdout import holdout_test
 from jaxaudit.metrics.ks import paper_rule, rho
 from jaxaudit.metrics.shadow import accuracies_on_unused, shadow_test
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Usage
 
 HALVES = 40
 """Shadow models of the holdout test, of five recipes."""

@@ -7,7 +7,7 @@ of the model in the group, and noise of the model in the record; use adds `MEMOR
 `QUERY` groups of the query set the target used none, a quarter or half. Worlds differ in what breaks assumptions:
 drifts of other sizes, a target that shifts its other groups after use (`spill`), and one innocent group with another
 number of records than all others. Groups are judged as `jaxaudit ks --scores --by group` does by models
-(`metrics/group_tests.py`; over the groups of a holdout, too, of which the larger p-value counts). Writes
+(`metrics/score_tests.py`; over the groups of a holdout, too, of which the larger p-value counts). Writes
 `results/group_rates-DEVICE.json` and `.md`.
 """
 
@@ -21,8 +21,8 @@ import numpy as np
 from experiments.figures import write
 from experiments.rates import table
 from experiments.record import RESULTS, Row, describe_run
-from jaxaudit.metrics.group_tests import beyond_groups, drift_test
 from jaxaudit.metrics.over_models import clopper_pearson
+from jaxaudit.metrics.score_tests import beyond_groups, drift_test
 from jaxaudit.metrics.usage import benjamini_hochberg, holm
 
 ALPHA = 0.05

@@ -29,8 +29,8 @@ from experiments.worlds import WORLDS, World, draw_world
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.difficulty import difficulty, residual_scores
-from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.permutation import permutation_test
+from jaxaudit.metrics.usage import ALPHA
 
 KEY = jax.random.key(63)
 SHARES = {1.0: "all used", 0.5: "half used", 0.25: "a quarter used", 0.0: "never used"}

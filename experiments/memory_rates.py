@@ -47,16 +47,14 @@ from experiments.record import RESULTS, Row, describe_run
 from experiments.worlds import WORLDS, draw_world
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.data.examples import Examples
-from jaxaudit.metrics.behaviour import behaves_like
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import difficulty, residual_scores, residual_scores_of_models
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.holdout import holdout_test
-from jaxaudit.metrics.members import members_test
+from jaxaudit.metrics.memory import members_test
 from jaxaudit.metrics.permutation import permutation_test
-from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import profile
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, without_fraction
+from jaxaudit.metrics.scores import cut, profile
+from jaxaudit.metrics.shadow import behaves_like
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, UNKNOWN, Usage, conclude, without_fraction
 
 KEY = jax.random.key(8)
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)

@@ -25,7 +25,7 @@ from scipy import stats
 from experiments.figures import write
 from experiments.rates import table
 from experiments.record import RESULTS, Row, describe_run
-from jaxaudit.metrics.score_permutation import cut_scores, normal_scores, residuals, score_test
+from jaxaudit.metrics.score_tests import cut_scores, normal_scores, residuals, score_test
 
 HARDEST = "hardest tenth of all scores"
 DEALS, RUNS = 1_000, 200

@@ -17,8 +17,8 @@ from jaxaudit.attacks.records import RMIA, ShadowScores
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.ranking import rank, running_counts
 from jaxaudit.metrics import holdout_test
-from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import linear_share, profile
+from jaxaudit.metrics.scores import cut, profile
+from jaxaudit.metrics.shadow import linear_share
 
 
 class AdjustedCount(NamedTuple):

@@ -330,7 +330,7 @@ def of_deep_unlearn(path: Path, random: np.random.Generator) -> Check:
             right.append((rule(asked, *moments) > 0.5) == unlearned)
     ours = u_lira(jax.random.key(1), *both, replicates=2).per_record
     return Check(
-        "metrics.u_lira.u_lira",
+        "metrics.over_models.u_lira",
         f"{DEEP} predicted_membership_probability",
         f"share of right answers for each of {RECORDS} records by {MODELS} models a side, each left out in turn; their "
         "script leaves none out, and asks about answers that are right or wrong in place of log-odds",

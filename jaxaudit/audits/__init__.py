@@ -1,7 +1,4 @@
-"""The audits: a folder each, and none imports another, but `power` plans what `ks` does.
-
-A folder has the audit's draw, judgement and result, which is its JSON. All of it runs on the host.
-"""
+"""The audits: a folder each, with its draw, judgement and result, which is its JSON. All of it runs on the host."""
 
 import lazy_loader
 

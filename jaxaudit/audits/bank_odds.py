@@ -1,9 +1,8 @@
 """Log-odds of each record's own class of the models of a bank, read a file at a time, and their resolution.
 
-Outputs are compared at the coarsest resolution. A target's file may hold float16 numbers or four decimals: the shadow
-models' confidences are rounded alike, else rounding alone would part the two distributions near 1. `attack` compares
-log-odds, which a file tells by two numbers, of the record's class and of all others; so there only what the other file
-would not have is lost.
+Outputs are compared at the coarsest resolution: else rounding alone would part a target's file of four decimals from
+shadow models near 1. `attack` compares log-odds, which a file tells by two numbers, of the record's class and of all
+others; so there only what the other file would not have is lost.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,8 +51,7 @@ class ModelOutputs(NamedTuple):
     Attributes:
         by_view: log-odds (nats) of each record's own class in each view; infinite where a probability was rounded to 0
             or 1. Of a bank of scores the scores themselves, larger for records that were used.
-        correct: the share of views in which the record's own class has the largest output, or of a bank of log-odds a
-            probability above one half. NaN where records have no classes.
+        correct: the share of views in which the record's own class has the largest output; NaN without classes.
     """
 
     by_view: Float[np.ndarray, "n views"]
@@ -118,8 +116,8 @@ def _mean_of_views(odds: Float[np.ndarray, "n views"]) -> Float[np.ndarray, " n"
 def log_odds_of(
     kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "views n"]:
-    """The log-odds (nats) of each record's own class in each view (augmented query), cut at +-`LARGEST` of their kind.
-    Values of the kind `score` are returned as they are.
+    """The log-odds (nats) of each record's own class in each view, cut at +-`LARGEST` of their kind; scores as they
+    are.
     """
     odds, most = np.empty(values.shape[:2]), LARGEST[kind]
     for part in _parts(values):
@@ -141,8 +139,8 @@ def upward(description: Description, values: np.ndarray) -> np.ndarray:
 def score_outputs(
     path: str | Path | OutputsPlace, description: Description, records: int, of: str | None = None
 ) -> Outputs:
-    """A model's outputs on so many records without classes, from a file of one column, or a table with the set `of`: in
-    the second column log-odds, or scores that are larger for records that were used; in the first 0.
+    """A model's outputs on records without classes, from a file of one column, or a table with the set `of`: 0, and in
+    the second column log-odds, or scores that are larger for records that were used.
     """
     place = as_place(path)
     values = load_into(place, msgspec.structs.replace(description, records=records, counts=None), of)
@@ -196,9 +194,7 @@ MOST_PRINTED = 12
 
 
 def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
-    """The function that rounds log-odds to the coarsest resolution of these outputs. If some outputs are probabilities,
-    log-odds are converted to probabilities, rounded like them, and converted back: near 1 these carry little.
-    """
+    """Rounds log-odds to the coarsest resolution of these outputs; beside probabilities, by a detour over these."""
     if not grids:
         return lambda odds: odds
     if all_logits(grids):
@@ -229,18 +225,14 @@ def distinct_resolutions(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
 
 
 def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str) -> Outputs:
-    """A sample of one model's stored outputs (record, view, value), from which the precision of the file (decimals,
-    significant digits, type) is found. Dropped records and further views are left out; `name` is for messages.
-    """
+    """A sample of one model's stored outputs, from which the precision of its file is found; `name` is for messages."""
     kept = np.flatnonzero(~bank.dropped)
     rows = kept[:: max(1, len(kept) * values.shape[2] // SEEN)]
     return grid_of(bank.description, values[rows], values.dtype.name, name)
 
 
 def grid_of(description: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
-    """The first view of a model's outputs (record, view, value), with the precision at which they are stored. A single
-    value becomes the second of two logits; `dtype` is the number type of the file.
-    """
+    """The first view of a model's outputs, and its precision; one value becomes the second of two logits."""
     first, kind = (
         np.array(values[:, 0], np.float64),
         "probabilities" if description.outputs == "probabilities" else "logits",
@@ -254,13 +246,10 @@ def grid_of(description: Description, values: Float[np.ndarray, "n views values"
 
 
 class Detail(NamedTuple):
-    """The resolution at which a file stores log-odds.
+    """The resolution at which a file stores log-odds: of `logits` (or log-odds), else of probabilities.
 
-    Attributes:
-        logits: whether the file holds logits or log-odds; else probabilities.
-        decimals, significant, dtype: as in `Outputs`.
-        step: of logits, the step between neighbouring log-odds (nats). Of probabilities, the step of a grid on which
-            all of them lie, or 0 if small ones have relative precision, as a float32 softmax has.
+    `step` is that between neighbouring log-odds (nats); of probabilities that of a grid on which all of them lie, or 0
+    if small ones have relative precision, as a float32 softmax has. The rest is as in `Outputs`.
     """
 
     logits: bool
@@ -281,9 +270,7 @@ class Detail(NamedTuple):
         return other.logits or self.step > other.step or own_step > other_step
 
     def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
-        """Log-odds (nats) in float64, rounded as the file rounds the probability of a record's class and those of
-        others.
-        """
+        """Log-odds (nats) in float64, rounded as the file rounds the probabilities of the own class and others."""
         odds = odds.astype(np.float64)
         if self.logits:
             return np.rint(odds / self.step) * self.step

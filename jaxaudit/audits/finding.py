@@ -1,10 +1,8 @@
 """The conclusion of an audit: decided once, and shown unchanged by every output.
 
-The result of an audit (`audits/<audit>/result.py`) is one frozen msgspec struct: it is computed, it is the JSON, its
-decoder and its schema, and its `check` holds a result that was read against itself. Terminal, page and Python
-show its `Finding` as it stands, and none of them compares a number with a threshold. Only infinity (`Extended`, `Nats`)
-and NaN of what a metric computes (`NumberOrNaN`) are another value in JSON than in memory (`json_types.py`). Arrays
-stand beside `result`, and the command line writes them to files of their own.
+The result of an audit is one frozen msgspec struct: it is computed, it is the JSON, its decoder and its schema, and its
+`check` holds a result that was read against itself. Terminal, page and Python show its `Finding` as it
+stands, and none of them compares a number with a threshold. Arrays stand beside `result`, in files of their own.
 """
 
 from collections.abc import Iterable
@@ -75,6 +73,15 @@ class Finding(StrictStruct, frozen=True):
 def sentence(words: str) -> str:
     """The words as a sentence: with a capital and a full stop."""
     return f"{words[:1].upper()}{words[1:]}."
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "record"), plural(2_000, "record")
+    ('1 record', '2,000 records')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def no_confidence(why: str) -> Confidence:

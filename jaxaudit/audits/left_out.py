@@ -27,9 +27,9 @@ def leave_out(
 ) -> LeftOut:
     """Log-probabilities (nats) of A(T) and of A(T without t) on each record t of `records`, all with one key.
 
-    With `groups`, numbered from 0, A(T without t) lacks all records of t's group; one model of a group answers for all
-    of its records, and every learner is refitted. A(T) is trained in the same compiled program as the other models,
-    because another program would round differently, and training amplifies rounding.
+    With `groups`, numbered from 0, A(T without t) lacks t's group, and every learner is refitted. A(T) is trained in
+    the
+    program of the other models: another would round differently, and training amplifies rounding.
     """
     if groups is None and isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
@@ -100,9 +100,7 @@ def outputs_of_seeds(
 
 
 def uses_key(learner: Learner, examples: Examples) -> bool:
-    """Whether the learner's result can depend on the random key, found by tracing its program; that of an estimator,
-    which has none, always can.
-    """
+    """Whether the learner's result can depend on the key, found by tracing its program; an estimator's always can."""
     if isinstance(learner, EstimatorLearner):
         return True
     shapes = [

@@ -54,14 +54,13 @@ def open_bank(
 ) -> ShadowModels:
     """Reads a bank of shadow models, trained here or by any script, for `judge` and `attack`.
 
-    Only models that some test of use can use are kept, unless `by_view` is given. Files are read a few at a time. The
-    log-odds of a record with several views are cut at 20 nats and averaged; confidences are computed from the log-odds.
-    In place of scores of any unit, log-odds are those of their ranks (`RankScale`).
+    Only models that some test of use can use are kept, unless `by_view` is given. The log-odds of a record with several
+    views are cut at 20 nats and averaged. In place of scores of any unit, log-odds are those of their ranks
+    (`RankScale`).
 
     Args:
-        bank: the bank, or its directory.
         models: their numbers; by default all finished models.
-        records: keep only the first `records` of the bank; by default all.
+        records: keep only the first `records` of the bank.
         by_view: keep all models, without their kinds, and their log-odds in each view (`ShadowModels.views`), as
             `attack` needs them.
         members: records that the targets are known to have used, with the bank's classes, and on which it has no
@@ -70,8 +69,8 @@ def open_bank(
             holdout, whether known members are exchangeable with these is tested on the inputs, too.
 
     Raises:
-        InputError: as `load_bank` and `Bank.outputs`; two models are one, or one is unlike all others
-            (`refuse_odd_models`); or a known member is a record of a set of the bank.
+        InputError: as `load_bank` and `Bank.outputs`; two models are one, or one is unlike all others; or a known
+            member is a record of a set of the bank.
 
     >>> import json, tempfile
     >>> import jax
@@ -201,8 +200,8 @@ def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarra
 
 
 def target_outputs(path: Path | OutputsPlace, bank: Bank, columns: slice, of: str | None = None) -> Outputs:
-    """A target's outputs on a set of the bank, from a .npy file in the format of the bank's models (of records without
-    classes also a table of scores with the set `of`), as logits with the same log-odds, at the file's resolution.
+    """A target's outputs on a set of the bank, as logits with the same log-odds, at the file's resolution: from a .npy
+    file in the format of the bank's models, of records without classes also from a table of scores with the set `of`.
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
     if bank.description.outputs in SCORED:

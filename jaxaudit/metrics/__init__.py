@@ -12,8 +12,8 @@
 | what do weights expose about records? | `efficacy_by_layer`, `efficacy` |
 | do the assumptions of a test hold for these outputs? | `Check` and the checks, `alike` |
 
-If a function has the name of its module (`pdtp`, `efficacy`, `u_lira`), the attribute is the function. Import from such
-a module by its full name: `from jaxaudit.metrics.pdtp import BINS`.
+If a function has the name of its module (`pdtp`, `efficacy`), the attribute is the function: import from such a module
+by its full name.
 """
 
 import lazy_loader

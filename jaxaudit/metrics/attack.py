@@ -1,21 +1,23 @@
-"""How well a membership attack performs, over all attacked records and on each one.
+"""How well a membership attack performs, over all attacked records and on each one, and how exposed each record is.
 
 Long, Bindschaedler & Gunter (2017), section 5.4. Computed on the host, from scores.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
 from jaxtyping import Array, Bool, Float, Int
+from scipy import special
 
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
-from jaxaudit.kernels.ranking import area, cluster_counts, rank, running_counts
-from jaxaudit.metrics.arrays import OneKey
-from jaxaudit.metrics.over_models import Estimate
+from jaxaudit.kernels.ranking import area, cluster_counts, mid_ranks, rank, running_counts
+from jaxaudit.metrics.arrays import Integers, Members, Numbers, OneKey, Scores
+from jaxaudit.metrics.over_models import Estimate, exact_shares
+from jaxaudit.metrics.scores import Profile, profile, profiles_of_others
 
 SOURCE = "Long, Bindschaedler & Gunter 2017; Efron 1979; Pearson 1895"
 BOOTSTRAP_REPLICATES = 1000
@@ -56,15 +58,9 @@ def attack_metrics(
 ) -> AttackMetrics:
     """Accuracy, precision, recall, F1 and the area under the ROC curve (AUC), with intervals.
 
-    The attack answers `in` if its score is above 0. With tp, fp, fn, tn the counts of the four outcomes:
-
-    | metric | formula | value if 0/0 |
-    |---|---|---|
-    | accuracy | (tp + tn) / all | - |
-    | precision | tp / (tp + fp) | NaN: no answer was `in` |
-    | recall | tp / (tp + fn) | - |
-    | F1 | 2 tp / (2 tp + fp + fn) | - |
-    | AUC | P(score of a member > that of a non-member) + P(equal) / 2 | - |
+    The attack answers `in` if its score is above 0. With tp, fp, fn, tn the counts of the four outcomes: accuracy is
+    (tp + tn) / all, precision tp / (tp + fp), recall tp / (tp + fn), F1 2 tp / (2 tp + fp + fn), and NaN for 0/0. The
+    AUC is the probability that the score of a member is above that of a non-member, and half of that of equal ones.
 
     Intervals are percentile bootstrap intervals (Efron 1979). Attacks on one target are not independent, so whole
     targets are drawn with replacement. An interval leaves out replicates in which its number is 0/0; it is NaN if these
@@ -74,9 +70,6 @@ def attack_metrics(
         key: random key of the bootstrap; 128 bits of it seed NumPy's SFC64 generator.
         scores, truth: of each attack; and whether its target was in the training set.
         targets: the index of each attack's record, from 0; None: every attack has a target of its own.
-
-    Raises:
-        InputError: a score is NaN, or all attacks are on members, or all on non-members.
 
     >>> import jax
     >>> scores, truth = np.array([2.0, 1.0, -1.0, 0.5]), np.array([True, True, False, False])
@@ -199,3 +192,136 @@ def correlation(
         return Correlation(np.nan, np.nan, count, reason)
     result: Any = scipy.stats.pearsonr(*pairs)
     return Correlation(float(result.statistic), float(result.pvalue), count, None)
+
+
+LEAST = 2
+"""The least number of models with the record, and of models without it, for an interval."""
+STRANGE = 1e-3
+"""The level at which `likeness` rejects that a target is like its shadow models."""
+
+
+class Vulnerability(NamedTuple):
+    """The exposure of each record, over shadow models; intervals hold for a record chosen in advance.
+
+    `gap` is the mean log-odds (nats) of models with the record minus that of models without it, `separation` the
+    probability that it is higher, and `named` and `wrongly` the shares of either kind that an attack calls members.
+    """
+
+    inside: Integers
+    outside: Integers
+    gap: Numbers
+    gap_low: Numbers
+    gap_high: Numbers
+    separation: Numbers
+    named: Numbers
+    named_low: Numbers
+    named_high: Numbers
+    wrongly: Numbers
+
+
+class Likeness(NamedTuple):
+    """Whether a target's outputs are like those of shadow models, by a two-sided p-value of one more shadow model.
+
+    `strangeness` is the mean squared distance, in variances, from models with or without the record, the nearer ones.
+    """
+
+    strangeness: float
+    p_value: float
+    usual: float
+
+    @property
+    def is_like(self) -> bool:
+        """Whether the target does not differ significantly from the shadow models, at level `STRANGE`."""
+        return self.p_value >= STRANGE
+
+
+def vulnerability(
+    log_odds: Scores,
+    membership: Members,
+    called: Members,
+    judged: Members,
+    *,
+    level: float = 0.95,
+) -> Vulnerability:
+    """The exposure of each record, from log-odds (nats), what an attack calls members, and what it scores."""
+    inside, outside = membership.sum(axis=0), (~membership).sum(axis=0)
+    of_in, of_out = (_moments(log_odds, side) for side in (membership, ~membership))
+    is_judged = (inside >= LEAST) & (outside >= LEAST)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        parts = of_in[1] / inside, of_out[1] / outside
+        error = parts[0] + parts[1]
+        freedom = error**2 / (parts[0] ** 2 / (inside - 1) + parts[1] ** 2 / (outside - 1))
+        reach = np.where(error > 0, special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(error), np.nan)
+    gap = np.where(is_judged, of_in[0] - of_out[0], np.nan)
+    times, times_outside = (membership & judged).sum(axis=0), (~membership & judged).sum(axis=0)
+    hits, alarms = (called & membership & judged).sum(axis=0), (called & ~membership & judged).sum(axis=0)
+    ends = exact_shares(hits, times, level)
+    named_share, wrongly = (
+        hits / np.where(times > 0, times, np.nan),
+        alarms / np.where(times_outside > 0, times_outside, np.nan),
+    )
+    low, high = (np.where(np.isfinite(named_share), end, np.nan) for end in ends)
+    # The Mann-Whitney statistic as a probability.
+    ranks = np.where(membership, mid_ranks(log_odds), 0.0).sum(axis=0)
+    wins = (ranks - inside * (inside + 1) / 2) / np.maximum(inside * outside, 1)
+    separation = np.where((inside > 0) & (outside > 0), wins, np.nan)
+    return Vulnerability(inside, outside, gap, gap - reach, gap + reach, separation, named_share, low, high, wrongly)
+
+
+def same_outputs(log_odds: Scores, labels: Integers) -> Integers:
+    """Numbers groups of records of one class that have the same output in every model; -1 for a record without such.
+
+    >>> same_outputs(np.array([[1.0, 2.0, 1.0], [3.0, 4.0, 3.0]]), np.array([0, 0, 0]))
+    array([ 0, -1,  0])
+    """
+    rows = np.ascontiguousarray(np.concatenate([log_odds.T, labels[:, None].astype(np.float64)], axis=1))
+    _, group, counts = np.unique(
+        rows.view(f"V{rows.itemsize * rows.shape[1]}")[:, 0], return_inverse=True, return_counts=True
+    )
+    several = counts[group] > 1
+    groups_of_copies = np.full(len(labels), -1)
+    groups_of_copies[several] = np.unique(group[several], return_inverse=True)[1]
+    return groups_of_copies
+
+
+def likeness(target: Numbers, log_odds: Scores, membership: Members) -> Likeness:
+    """Tests whether a target's outputs are like those of shadow models, for any membership of its records.
+
+    The p-value is the largest of those over all records, a shadow model's members, and its non-members.
+    """
+    check_ranges("[4, inf)", "train more, preferably 32", finished_models=len(log_odds))
+    profiles = profiles_of_others(log_odds, membership)
+    model_squares = np.stack([_squares(outputs, rest) for outputs, rest in zip(log_odds, profiles, strict=True)])
+    target_strangeness = np.log(_squares(target, profile(log_odds, membership)).mean())
+    p_value = 0.0
+    for side in (np.ones_like(membership), membership, ~membership):
+        kept = side.any(axis=1)
+        if kept.sum() < 4:
+            continue
+        shadow_strangeness = np.log((model_squares * side)[kept].sum(axis=1) / side[kept].sum(axis=1))
+        error = shadow_strangeness.std(ddof=1) * np.sqrt(1 + 1 / len(shadow_strangeness))
+        distance = (
+            abs(target_strangeness - shadow_strangeness.mean()) / error
+            if error > 0
+            else (0.0 if target_strangeness == shadow_strangeness.mean() else np.inf)
+        )
+        p_value = max(p_value, float(2 * special.stdtr(len(shadow_strangeness) - 1, -distance)))
+    return Likeness(
+        float(np.exp(target_strangeness)), p_value, float(np.exp(np.log(model_squares.mean(axis=1)).mean()))
+    )
+
+
+def _squares(outputs: np.ndarray, shadow_profile: Profile) -> np.ndarray:
+    """The squared distance of each record's output from the nearer of in and out models, divided by their variance."""
+    inside = (outputs - shadow_profile.inside) ** 2 / shadow_profile.inside_variance
+    outside = (outputs - shadow_profile.outside) ** 2 / shadow_profile.outside_variance
+    return np.minimum(inside, outside) + 1e-12
+
+
+def _moments(log_odds: np.ndarray, side: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance (ddof 1) of each record's log-odds over the models that `side` selects."""
+    count = side.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(side, log_odds, 0.0).sum(axis=0) / count
+        variance = np.where(side, (log_odds - mean) ** 2, 0.0).sum(axis=0) / (count - 1)
+    return mean, variance

@@ -14,12 +14,10 @@ from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import auc, mid_ranks, power, rank, running_counts
 from jaxaudit.metrics.arrays import Members, PerModel, Scores
-from jaxaudit.metrics.over_models import NONE, Estimate, clopper_pearson, exact_shares, mean_of_models
+from jaxaudit.metrics.over_models import LEAST_EXPECTED, NONE, Estimate, clopper_pearson, exact_shares, mean_of_models
 
 SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
-LEAST_EXPECTED = 10.0
-"""A stated rate is reported only if at least this many false positives are expected at it."""
 BY_CHANCE, MARGIN = 0.001, 1.1
 """Thresholds are rejected if the false positive rate is above `MARGIN` times the stated one, significantly at level
 `BY_CHANCE`."""

@@ -218,9 +218,9 @@ def models_of_test(
     models_name: str = "",
     decisive: bool = False,
 ) -> Check:
-    """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice.
-
-    A failure is a warning: `p_never` is exact for any shadow models.
+    """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice. A
+    failure is
+    a warning: `p_never` is exact for any shadow models.
     """
     worst = float(np.min(accuracies))
     message = f"lowest training accuracy of any {models_name or f'of the {name}'}: {worst:.1%}"
@@ -250,7 +250,7 @@ def calibration_reach(
     """Query set and calibration set share a domain: models of the calibration set classify query records above chance.
 
     The number is (accuracy - guess) / (1 - guess): the models' mean accuracy on the query set, and the share of its
-    commonest class. The models were trained on calibration records and no query record; `models_name` names them.
+    commonest class.
     """
     accuracy = float(np.mean(accuracies))
     guess, reach = _accuracy_reach(accuracy, labels)
@@ -302,9 +302,8 @@ def query_size(records: int, calibration_distances: Float[np.ndarray, " replicat
 
 
 def tied_confidences(confidences: Scores, *, printed: bool = False) -> Check:
-    """Confidences are spread out: no model gives most records the same value, such as exactly 1.
-
-    `printed` says whether the confidences were rounded like the probabilities in a target's file.
+    """Confidences are spread out: no model gives most records the same value, such as exactly 1. `printed`: they were
+    rounded like the probabilities in a target's file.
     """
     worst = float(np.max([np.unique(row, return_counts=True)[1].max() / len(row) for row in confidences]))
     message = f"largest share of query confidences of one model with the same value: {worst:.1%}"
@@ -384,9 +383,8 @@ def target_accuracy(
 
 
 def target_order(scores: Numbers, usual: Numbers, size: int, name: str) -> Check:
-    """The target finds the records hard that shadow models find hard: the rows of its outputs are in order.
-
-    Spearman's correlation with the shadow models' mean output must exceed three standard errors.
+    """The target finds the records hard that shadow models find hard: the rows of its outputs are in order. Spearman's
+    correlation with the shadow models' mean output must exceed three standard errors.
     """
     parts = [part for part in (slice(0, size), slice(size, None)) if len(scores[part]) > 1]
     related = min(
@@ -403,9 +401,8 @@ def target_order(scores: Numbers, usual: Numbers, size: int, name: str) -> Check
 
 
 def calibration_like_target(accuracy: float, accuracies: Float[np.ndarray, " shadows"]) -> Check:
-    """The target's other training data are like the calibration set: it classifies that set like shadow models do.
-
-    The number is the target's accuracy on the calibration set, divided by the lowest accuracy of a shadow model there.
+    """The target's other training data are like the calibration set: its accuracy there, divided by the lowest accuracy
+    of a shadow model, is the number.
     """
     lowest = float(np.min(accuracies))
     message = (

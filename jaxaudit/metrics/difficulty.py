@@ -3,8 +3,8 @@
 So a score's residual after a least-squares fit on the predictors is as exchangeable as the score itself. Predictors are
 classes, those of nearest neighbours, shadow models' outputs, and what small models say that learned the classes of
 other records of the test (Feldman & Zhang 2020 ask what a model gains from a record); of tokens, n-grams of the other
-texts, out of fold and smoothed (MacKay & Peto 1995). Each is a function of the records alone, the same in whatever
-order they come, with copies and groups kept together. Where sets have two sources, words of one make it look easier.
+texts, out of fold and smoothed (MacKay & Peto 1995). Each is a function of the records alone, whatever their order,
+with copies and groups kept together. Where sets have two sources, words of one make it look easier.
 """
 
 import collections
@@ -21,8 +21,7 @@ from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.metrics.arrays import AnyNumbers, AnyScores, Integers, Kinds, Members, Numbers, OneKey, Scores
 from jaxaudit.metrics.deal import merge_groups
 from jaxaudit.metrics.exchangeability import features
-from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import Profile, profile, profiles_of_others
+from jaxaudit.metrics.scores import Profile, cut, profile, profiles_of_others
 from jaxaudit.randomness import generator_of
 
 CUT, LOG_CUT = 3.0, 8.0
@@ -98,9 +97,8 @@ def residual_scores_of_models(
     profiles: Iterable[Profile],
     predictors: Kinds | None = None,
 ) -> Scores:
-    """The `residual_scores` of several models, where shadow models of each tell the difficulty of records, too.
-
-    Membership masks of a model's own shadow models, of which `profiles` are, do not depend on the split.
+    """The `residual_scores` of several models, where shadow models of each tell the difficulty of records, too: of
+    these are the `profiles`, whose membership masks do not depend on the split.
     """
     common = _span(np.ones((log_odds.shape[1], 1)) if predictors is None else _with_constant(predictors))
     scores = []

@@ -83,9 +83,6 @@ def efficacy(
     infinite if all gradients are 0. The mean gradient may exceed the information by the share `rounding`; use infinity
     for gradients of fewer than 32 bits.
 
-    Raises:
-        InputError: no examples, numbers that are negative or not finite, or a mean gradient larger than the gradients.
-
     >>> efficacy(np.array([1.0, 3.0]), 1.0)
     Efficacy(efficacy=0.5, information=2.0, bound=1.0)
     >>> efficacy(np.zeros(3), 0.0)
@@ -134,8 +131,8 @@ def efficacy_by_layer(
         constants, chunk: see `squared_grad_norms`.
 
     Raises:
-        InputError: an example's value depends on the others in its batch (a model in training mode); gradients that are
-            not finite; and as `squared_grad_norms`.
+        InputError: an example's value depends on the others in its batch (a model in training mode); or gradients are
+            not finite.
 
     >>> def log_prob(params, inputs, labels):
     ...     logits = inputs @ params["dense"]["kernel"]

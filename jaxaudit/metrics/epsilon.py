@@ -56,9 +56,8 @@ class Coins(NamedTuple):
 
 
 def coins(membership: Members) -> Coins:
-    """Two-sided p-values of "every entry is an independent fair coin", by counts that vary too much or too little.
-
-    Counts are of records a model, of models a record, and of records on which two models agree.
+    """Two-sided p-values of "every entry is an independent fair coin", by counts that vary too much or too little: of
+    records a model, of models a record, and of records on which two models agree.
     """
     models, records = membership.shape
     of_models = _spread(membership.sum(axis=1), records)

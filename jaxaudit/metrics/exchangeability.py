@@ -77,7 +77,6 @@ def alike(
 
     Args:
         inputs: the features of all records, of any shape; values that are not finite count as 0.
-        labels: the classes of all records.
         difficulty: one number per record that does not depend on its set, such as mean log-odds of models without it.
         copies: equal for equal records, such as a hash. The p-values of what is None are NaN.
         groups: the group of each record, if whole groups were assigned at random: then whole groups are permuted and
@@ -367,7 +366,6 @@ def holdout_blind(baseline: Baseline) -> Check:
 
 def members_blind(baseline: Baseline) -> Check:
     """Known members, the first records of `baseline`, were not told apart from the others without the target's outputs.
-
     A failure takes away a verdict that rests on the members; a check without numbers is a warning.
     """
     if not baseline.p_values:
@@ -417,9 +415,8 @@ def _blind_p_value(
     units: np.ndarray,
     strata: Int[np.ndarray, " some"] | None,
 ) -> float:
-    """How well records of other units predict the set of each record, against random other deals.
-
-    The kernel is a similarity of each two records; with strata, of each one's deviation from its stratum's mean.
+    """How well records of other units predict the set of each record, against random other deals, by a `kernel` of
+    similarity; with strata, by that of deviations from their means.
     """
     if strata is None:
         kernel = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()

@@ -32,11 +32,8 @@ ENTRIES = 1 << 21
 
 
 class Answers(NamedTuple):
-    """The outputs of all unlearned models, or of all retrained models.
-
-    Attributes:
-        log_odds: log-odds of the own class of each record of the forget set, in nats; see `log_odds`.
-        remaining_accuracy, test_accuracy: of each model on the records that remain in training, and on test records.
+    """The outputs of all unlearned models, or of all retrained models: log-odds (nats) of the own class of each record
+    of the forget set, and each model's accuracy on the records that remain in training, and on test records.
     """
 
     log_odds: Float[np.ndarray, "models records"]
@@ -82,9 +79,6 @@ def challenge_score(
     All models must be independent: no retrained model may share the seed of an unlearned one. Intervals are for the
     mean over other models *of the same numbers*; see `over_models.interval_over_models`.
 
-    Raises:
-        InputError: fewer than 4 models on a side, or NaN.
-
     >>> import jax
     >>> random = np.random.default_rng(2)
     >>> models = [Answers(random.normal(size=(32, 20)) + shift, np.ones(32), np.ones(32)) for shift in (0, 0, 4)]
@@ -123,9 +117,8 @@ def challenge_score(
 def epsilons(
     unlearned: Float[np.ndarray, "models records"], retrained: Float[np.ndarray, "others records"]
 ) -> Float[np.ndarray, " records"]:
-    """The epsilon of each record (`challenge_score`); an attack with a single rate of 0 is ignored.
-
-    It is 50, the largest, also if the range of one side is below 1% of the other's.
+    """The epsilon of each record (`challenge_score`); an attack with a single rate of 0 is ignored. It is 50, the
+    largest, also if the range of one side is below 1% of the other's.
     """
     columns = max(1, ENTRIES // (len(unlearned) + len(retrained)) ** 2)
     parts = [

@@ -14,14 +14,23 @@ from scipy import special
 
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.arrays import AnyNumbers, Integers, Members, Numbers, OneKey, PerModel, Scores
-from jaxaudit.metrics.behaviour import holdout_used
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores_among, residual_scores_of_models
-from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect, limits_of
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
-from jaxaudit.metrics.scores import check_models, cut, membership_scores, scores_among
-from jaxaudit.metrics.shares import profile
-from jaxaudit.metrics.usage import STATED_FRACTION, WORDING, Question, Usage, conclude, less_used
+from jaxaudit.metrics.scores import check_models, cut, membership_scores, profile, scores_among
+from jaxaudit.metrics.shadow import holdout_used
+from jaxaudit.metrics.usage import (
+    ALPHA,
+    LEVEL,
+    STATED_FRACTION,
+    WORDING,
+    Effect,
+    Question,
+    Usage,
+    conclude,
+    less_used,
+    limits_of,
+)
 
 BETTER = 1.5
 """The learned score is taken if it separates records in training from others so many times as far."""
@@ -72,10 +81,6 @@ def holdout_test(
         printed: whether the target's log-odds come from a file of rounded probabilities.
         own_recipe: whether the shadow models have the target's network and recipe, so that a score learned from them
             may be taken (`learned_is_better`).
-
-    Raises:
-        InputError: an output is NaN, there are fewer than 4 shadow models, or a row of `membership` does not have about
-            `n` records, or whole groups; or as `check_groups`.
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])

@@ -4,7 +4,6 @@ Liu & Tsaftaris (2020), "Have you forgotten? A method to assess if machine learn
 """
 
 from itertools import combinations
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +15,7 @@ from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
 from jaxaudit.metrics.arrays import OneKey
-from jaxaudit.metrics.effect import ALPHA
-
-Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
+from jaxaudit.metrics.usage import ALPHA, Verdict
 
 BOOTSTRAP_REPLICATES = 200
 

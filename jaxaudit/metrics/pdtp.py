@@ -53,20 +53,12 @@ def pdtp(
 
     With `bins` equal bins of [0, 1], as in the paper, every probability is first replaced by the centre of its bin. No
     value is then larger than log(2 bins - 1), which is 5.29 for 100 bins; changes within a bin count as 0, and a small
-    change across an edge counts as a whole bin, up to log 3. With `bins=0` outputs are compared as they are:
-
-    | p_with | p_without | value |
-    |---|---|---|
-    | 0 | 0 | 0: no difference |
-    | 0 | above 0 | infinity, direction -1 |
-    | above 0 | 0 | infinity, direction +1 |
+    change across an edge counts as a whole bin, up to log 3. With `bins=0` outputs are compared as they are: a
+    probability of 0 on one side alone gives infinity (direction -1 if with the record), on both sides 0.
 
     With outputs on every possible input, the largest value is the DTP of one record left out (definitions 4.1, 4.2).
     Rows need not sum to 1. With one column, the log-probability of the record's own text, the value is a lower bound of
     the maximum over all texts.
-
-    Raises:
-        InputError: an output is NaN or above 0.
 
     >>> answer = pdtp(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.6, 0.4], [0.5, 0.5]]), bins=0)
     >>> answer.values.round(4), answer.classes, answer.directions

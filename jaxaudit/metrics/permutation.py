@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.deal import ways
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of
 
 
@@ -29,9 +29,8 @@ class SetEffects(NamedTuple):
 
 
 def set_effects(scores: Numbers, sets: Integers, strata: Integers) -> SetEffects:
-    """How much higher the scores of each set are than those of set 0, within strata, by least squares.
-
-    The covariance is the sandwich estimate, with each residual as that from a mean over its stratum.
+    """How much higher the scores of each set are than those of set 0, within strata, by least squares. The covariance
+    is the sandwich estimate, with each residual as that from a mean over its stratum.
     """
     indicators = (sets[:, None] == np.arange(1, sets.max() + 1)).astype(np.float64)
     design, values = without_strata(indicators, strata), without_strata(scores[:, None], strata)[:, 0]
@@ -101,11 +100,8 @@ def permutation_test(
 
     If the numbers are exchangeable, each p-value is at most u with probability u at most, for every u and any sizes,
     ties included. `groups` has the group of each number, of the first sample and then of the second. Whole groups are
-    permuted; that is exact if groups are exchangeable, for any dependence within.
-
-    Raises:
-        InputError: a sample is empty, a number is not finite, or there are too few permutations or groups to ever reach
-            5%.
+    permuted; that is exact if groups are exchangeable, for any dependence within. Too few permutations or groups to
+    ever reach 5% are an `InputError`.
 
     >>> import jax, numpy as np
     >>> test = permutation_test(jax.random.key(1), np.array([3.0, 4.0, 5.0]), np.array([0.0, 1.0, 2.0]))

@@ -13,12 +13,18 @@ from jaxaudit.errors import check_ranges
 from jaxaudit.json_types import StrictStruct
 from jaxaudit.metrics.arrays import AnyMembers, AnyScores, Integers, Kinds, Members, Scores
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
-from jaxaudit.metrics.effect import ALPHA, POWER, Effect, detectable_fraction
 from jaxaudit.metrics.holdout import learned_is_better, mean_differences, mean_variance, without_difficulty
-from jaxaudit.metrics.scores import cut, evenly_spaced, evidence_among, membership_evidence
+from jaxaudit.metrics.scores import (
+    Profile,
+    cut,
+    evenly_spaced,
+    evidence_among,
+    membership_evidence,
+    profile,
+    profiles_of_others,
+)
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.shares import Profile, profile, profiles_of_others
-from jaxaudit.metrics.usage import STATED_FRACTION
+from jaxaudit.metrics.usage import ALPHA, POWER, STATED_FRACTION, Effect, detectable_fraction
 
 MOST_RECORDS = 10_000_000
 
@@ -55,9 +61,6 @@ def separation(
     Each model is scored with the other models as shadow models. Before that, its deviation from their mean is
     multiplied by `own_data_stretch`: models share a calibration set, but a real target has other data. `draws` numbers
     each model's part of the calibration set; if no two models share one, nothing is stretched.
-
-    Raises:
-        InputError: an output is NaN, there are fewer than 4 models, or fewer than two records in or out of one.
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 400)) < 0.5
@@ -245,8 +248,7 @@ STEPS, FARTHEST = 4_000, 8.0
 
 
 class Memory(StrictStruct, frozen=True):
-    """The separation by the members test: `alone`, and `helped` by shadow models' outputs that predict difficulty.
-
+    """The separation by the members test: `alone`, and `helped` by shadow models' outputs that predict difficulty;
     `units` is the number of groups a record.
     """
 
@@ -265,7 +267,6 @@ def memory_of_models(
     helped: bool = True,
 ) -> Memory:
     """The memory of models that were each trained on a random choice of the records; arguments as for `separation`.
-
     `helped`: the members test will have shadow models with outputs on the known members.
     """
     odds, rows = cut(log_odds), np.asarray(membership)
@@ -308,7 +309,7 @@ def forgotten_probability(
 ) -> float:
     """The probability that the members test gives the verdict `forgotten` for a target that never used the query set.
 
-    Differences of mean scores are taken as normal, as in `limits_by_members`, and all other checks as passed.
+    Differences of mean scores are taken as normal, as in `members_test`, and all other checks as passed.
     """
     of_query, of_holdout = (max(measured.outside / size, 1e-18) for size in (query, holdout))
     of_members = max(measured.inside / members, 1e-18)

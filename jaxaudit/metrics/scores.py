@@ -1,12 +1,13 @@
 """How much a model's output on a record looks like that of a model trained on the record.
 
 Carlini et al. (2022), "Membership inference attacks from first principles", compare the log-odds that a model gives a
-record's own class with those of shadow models with and without the record in training. Here a logistic regression over
-all shadow models and records turns the comparison into a probability. A score without a unit is first brought to one
-scale (`RankScale`), which depends on no membership and no set. Log-likelihoods keep their nats, which RMIA compares.
+record's own class with those of shadow models with and without the record in training (`Profile`). Here a logistic
+regression over all shadow models and records turns the comparison into a probability. A score without a unit is first
+brought to one scale (`RankScale`), which depends on no membership and no set. Log-likelihoods keep their nats, which
+RMIA compares.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +16,105 @@ from jaxtyping import Array, Bool, Float, Float32, Int
 from scipy import special
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Numbers, Scores
-from jaxaudit.metrics.shares import Profile, profile, profiles_of_others
+from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Members, Numbers, Scores
+
+PRIOR_MODELS = 4.0
+"""Variances are shrunk as if the mean variance of all records had been observed in this many more models."""
+
+
+class Profile(NamedTuple):
+    """Statistics of each record's log-odds, over models trained without the record ("outside") and with it ("inside").
+
+    Attributes:
+        outside, inside: mean log-odds. The gap between both is shrunk towards the mean gap of all records (empirical
+            Bayes), so it is defined even for a record that no model, or every model, was trained on.
+        outside_variance, inside_variance: variances, shrunk towards the mean variance of all records.
+        variance: the variance pooled over both kinds of models, shrunk in the same way.
+    """
+
+    outside: Numbers
+    inside: Numbers
+    outside_variance: Numbers
+    inside_variance: Numbers
+    variance: Numbers
+
+
+def profile(models: Scores, membership: Members) -> Profile:
+    """The profile of each record over these models of known membership."""
+    centre = models.mean(axis=0)
+    return _profile(_sums(models, membership, centre), centre)
+
+
+def profiles_without(
+    models: Scores,
+    membership: Members,
+    left_out: Iterable[Int[np.ndarray, "some n"]],
+) -> Iterator[Profile]:
+    """For each array of `left_out`, the profile without some models: one model's index per record, or -1 for none."""
+    centre = models.mean(axis=0)
+    whole = _sums(models, membership, centre)
+    for some in left_out:
+        sums = whole
+        for numbers in some:
+            index = np.maximum(numbers, 0)[None]
+            row, left_out_row = (np.take_along_axis(table, index, axis=0)[0] for table in (membership, models))
+            parts = _of_one(left_out_row - centre, row & (numbers >= 0), ~row & (numbers >= 0))
+            sums = tuple(total - part for total, part in zip(sums, parts, strict=True))
+        yield _profile(sums, centre)
+
+
+def profiles_of_others(
+    models: Scores,
+    membership: Members,
+    places: Int[np.ndarray, " some"] | None = None,
+) -> Iterator[Profile]:
+    """For each model, or each model whose index is in `places`, the profile of all other models."""
+    # Centred numbers keep their precision when one model's squares are subtracted from the sum.
+    centre = models.mean(axis=0)
+    sums = _sums(models, membership, centre)
+    for index in range(len(models)) if places is None else places:
+        own_sums = _of_one(models[index] - centre, membership[index], ~membership[index])
+        yield _profile(tuple(whole - part for whole, part in zip(sums, own_sums, strict=True)), centre)
+
+
+def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Count, sum and sum of squares of log-odds minus `centre`, per record, over models with and without it."""
+    totals = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
+    for model, row in zip(models, membership, strict=True):
+        for total, part in zip(totals, _of_one(model - centre, row, ~row), strict=True):
+            total += part
+    return totals
+
+
+def _of_one(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The terms that one model adds to the sums."""
+    return inside, inside * apart, inside * apart**2, outside, outside * apart, outside * apart**2
+
+
+def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
+    """The profile from `_sums` of log-odds minus `centre`."""
+    inner, inner_sum, inner_squares, outer, outer_sum, outer_squares = sums
+    inside, outside = inner_sum / np.maximum(inner, 1), outer_sum / np.maximum(outer, 1)
+    inner_squares = np.maximum(inner_squares - inner * inside**2, 0)
+    outer_squares = np.maximum(outer_squares - outer * outside**2, 0)
+    freedom_in, freedom_out = np.maximum(inner - 1, 0), np.maximum(outer - 1, 0)
+    squares, freedom = inner_squares + outer_squares, freedom_in + freedom_out
+    mean_variance = squares.sum() / max(freedom.sum(), 1) + 1e-9
+
+    def shrunk(squares: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+        prior = squares.sum() / freedom.sum() + 1e-9 if freedom.any() else mean_variance
+        return (squares + PRIOR_MODELS * prior) / (freedom + PRIOR_MODELS)
+
+    variance = shrunk(squares, freedom)
+    is_profiled = (inner > 0) & (outer > 0)
+    error = variance * (1 / np.maximum(inner, 1) + 1 / np.maximum(outer, 1))
+    gap = inside - outside
+    typical = float(gap[is_profiled].mean()) if is_profiled.any() else 0.0
+    spread = max(float(gap[is_profiled].var() - error[is_profiled].mean()), 0.0) if is_profiled.any() else 0.0
+    gap = typical + np.where(is_profiled, (gap - typical) * spread / (spread + error), 0.0)
+    base = centre + (outer * outside + inner * (inside - gap)) / (inner + outer)
+    return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)
+
 
 MOST_STEP = 0.25
 """The largest step between scores of a target, as a share of the deviation of a record's scores over shadow models."""
@@ -77,11 +175,8 @@ TAIL = 4
 
 
 class MembershipScores(NamedTuple):
-    """Probabilities, at a prior of 0.5, that a model was trained on a record.
-
-    Attributes:
-        target: of the target, computed with all shadow models.
-        shadows: of each shadow model, computed with the other shadow models.
+    """Probabilities, at a prior of 0.5, that a model was trained on a record: the target, by all shadow models; and
+    each shadow model, by the other ones.
     """
 
     target: Numbers
@@ -136,9 +231,6 @@ def membership_scores(
     Guarantees: permuting the records permutes the scores, so scores of exchangeable records are exchangeable. Permuting
     the shadow models changes nothing, unless models times records exceed `PAIRS`: then weights are fitted to some of
     the models, evenly spaced. Memory: 16 bytes per model and record, plus 100 MB.
-
-    Raises:
-        InputError: an output is NaN, there are fewer than 4 shadow models, or all have all of the records, or none.
 
     >>> random = np.random.default_rng(1)
     >>> membership = random.random((20, 50)) < 0.5

@@ -1,23 +1,244 @@
-"""Was the query set used? A comparison with shadow models, without a holdout.
+"""Was the query set used? A comparison with shadow models, without a holdout; and whether a target behaves like them.
 
 Shadow models are trained on calibration data with none, a part and all of the query set, and are assumed to have the
 target's network, recipe and source of other data. Network, length of training and other data move a target's outputs on
 all records that it did not use. Its outputs on the calibration set, if it used none of it, show by how much: the
-statistic is then a difference in differences of used shares (`linear_share`). That training on *other* records of the
-query set's provider looks like use, neither way can show. Prefer a holdout.
+statistic is then a difference in differences of used shares. With out, in and v a record's means and variance, the gap
+in - out, and the weight w = gap / v, outputs x have the used share sum w (x - out) / sum w gap (`linear_share`): linear
+in the outputs, 0 on average for models that were not trained on the records and 1 for those that were trained on all.
+That training on *other* records of the query set's provider looks like use, neither way can show. Prefer a holdout.
+
+What a target's outputs on records that it did not use show says nothing of how much it remembers; but if it does not
+behave like the shadow models, or if known non-members look used, use may stay hidden. A model that was made worse on
+all records tells query set and holdout no longer apart, and may still hold what it learned (Lynch et al. 2024, arXiv
+2402.16835).
 """
 
+from typing import NamedTuple
+
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from scipy import special
 
 from jaxaudit.errors import check_ranges
-from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Numbers, PerModel
-from jaxaudit.metrics.behaviour import calibration_used
-from jaxaudit.metrics.effect import ALPHA, LEVEL, Effect, limits_of
-from jaxaudit.metrics.scores import check_outputs, cut
-from jaxaudit.metrics.shares import Profile, profile, profiles_of_others, used_shares
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude
+from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Members, Numbers, PerModel, Scores
+from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED, Check
+from jaxaudit.metrics.scores import MembershipScores, Profile, check_outputs, cut, profile, profiles_of_others
+from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude, limits_of
+
+APART = 0.01
+"""The level of `behaves_like`, over all its comparisons."""
+ROUNDING = 1e-3
+"""An accuracy must exceed the bound of `calibration_used` by more than this to count."""
+NAMES = (
+    "share of records above even odds",
+    "median log-odds",
+    "spread of the log-odds",
+    "confidence beyond that share",
+)
+
+
+def behaves_like(
+    target: Float[np.ndarray, " asked"],
+    shadows: Scores,
+    membership: Members,
+    unseen: Bool[np.ndarray, " asked"],
+) -> tuple[str, ...]:
+    """How a target differs from shadow models on `unseen` records: a phrase for each difference of `behaviour`.
+
+    Log-odds are in nats. The level is 1% over all four numbers, by t-tests for one more model.
+
+    >>> random = np.random.default_rng(1)
+    >>> shadows, none = random.normal(size=(20, 300)), np.zeros((20, 300), bool)
+    >>> everything = np.ones(300, bool)
+    >>> behaves_like(random.normal(size=300), shadows, none, everything)
+    ()
+    >>> len(behaves_like(3 + random.normal(size=300), shadows, none, everything)) > 0
+    True
+    """
+    count = shadows.shape[1]
+    own_behaviour = behaviour(target[:count][unseen[:count]])
+    shadow_behaviour = np.stack(
+        [behaviour(row[~used]) for row, used in zip(shadows, membership, strict=True) if not used.all()]
+    )
+    p_values = _of_one_more(own_behaviour, shadow_behaviour)
+    described = zip(
+        NAMES, p_values, own_behaviour, shadow_behaviour.min(axis=0), shadow_behaviour.max(axis=0), strict=True
+    )
+    return tuple(
+        f"{name} {own_value:.2f} (shadow models {low:.2f} to {high:.2f})"
+        for name, p_value, own_value, low, high in described
+        if p_value * len(NAMES) <= APART
+    )
+
+
+def unlike_models(target: Numbers, models: Scores) -> float:
+    """The p-value of "the target was trained like these models", by the scores of records that none of them used.
+
+    Three t-tests for one more model (Bonferroni): of the mean of its scores, the log of their standard deviation, and
+    the log of their distance from the other models' mean scores. 1 with fewer than three models.
+
+    >>> random = np.random.default_rng(1)
+    >>> models = random.normal(size=(6, 300))
+    >>> unlike_models(random.normal(size=300), models) > 0.05, unlike_models(3 * random.normal(size=300), models) < 0.05
+    (True, True)
+    """
+
+    def described(scores: Numbers, models: Scores) -> list[float]:
+        # The mean of few models has an error of its own.
+        distance = np.std(scores - models.mean(axis=0)) / np.sqrt(1 + 1 / len(models))
+        return [float(scores.mean()), float(np.log(scores.std() + 1e-9)), float(np.log(distance + 1e-9))]
+
+    of_models = np.array([described(scores, np.delete(models, place, 0)) for place, scores in enumerate(models)])
+    p_values = _of_one_more(np.array(described(target, models)), of_models)
+    return float(min(1.0, len(p_values) * p_values.min()))
+
+
+def models_like_target(p_value: float | None) -> Check:
+    """There is no evidence that the target was trained in another way than models of known truth, by the p-value of
+    `unlike_models`. A failure is a warning: `p_never` still stands.
+    """
+    if p_value is None:
+        message = (
+            "whether the target was trained like the models of known truth was not measured: that needs a holdout and "
+            "three of these models; without, what they say of a share rests on a statement"
+        )
+        return Check(MODELS_LIKE_TARGET, False, None, ALPHA, False, message)
+    passed = p_value > ALPHA
+    message = (
+        f"on the holdout, the target differs from models of known truth no more than they do from one another "
+        f"(p = {p_value:.2g}, above {ALPHA:g}); some of another recipe are missed"
+        if passed
+        else f"on the holdout, the target differs from models of known truth more than they do from one another "
+        f"(p = {p_value:.2g} if all had one recipe), so they give no share and no `forgotten`"
+    )
+    return Check(MODELS_LIKE_TARGET, passed, p_value, ALPHA, False, message)
+
+
+def _of_one_more(
+    own_numbers: Float[np.ndarray, " numbers"], numbers: Float[np.ndarray, "models numbers"]
+) -> Float[np.ndarray, " numbers"]:
+    """The p-value of each number of one more model, two-sided, by Student's t."""
+    models = len(numbers)
+    error = numbers.std(axis=0, ddof=1) * np.sqrt(1 + 1 / models) + 1e-3
+    return 2 * special.stdtr(models - 1, -np.abs(own_numbers - numbers.mean(axis=0)) / error)
+
+
+def behaviour(log_odds: Numbers) -> Float[np.ndarray, " 4"]:
+    """The share of log-odds above 0, their median, interquartile range, and mean confidence (of the own class, or of
+    the others together, whichever is larger) minus that share.
+    """
+    odds = cut(log_odds)
+    accuracy = float((odds > 0).mean())
+    low, middle, high = np.quantile(odds, (0.25, 0.5, 0.75))
+    return np.array([accuracy, middle, high - low, float(special.expit(np.abs(odds)).mean()) - accuracy])
+
+
+def bound_of_one_more(values: PerModel, alpha: float) -> float:
+    """The upper prediction limit (Student's t): one more model of the same kind exceeds it with probability `alpha`.
+
+    >>> round(bound_of_one_more(np.array([-1.0, 0.0, 1.0]), 0.05), 2)
+    3.37
+    """
+    error = float(np.std(values, ddof=1)) * np.sqrt(1 + 1 / len(values))
+    return float(values.mean() - special.stdtrit(len(values) - 1, alpha) * error)
+
+
+def holdout_used(
+    membership_result: MembershipScores,
+    membership: Members,
+    size: int,
+    stated: float,
+) -> tuple[str, ...]:
+    """A doubt if the target's scores on the holdout are, record by record, like those of a model trained on it.
+
+    The target's mean exceeds the bound of models without use (5% of such targets do), so does the mean of models of
+    use, and the target is at least the fraction `stated` of the way between both.
+    """
+    scores, unused = membership_result.shadows, ~membership
+    times_unused = unused.sum(axis=0) - unused
+    without = ((scores * unused).sum(axis=0) - scores * unused) / np.maximum(times_unused, 1)
+    above, has_others = scores - without, times_unused > 0
+    unseen = _means(above, unused & has_others)
+    effect = float(_means(above, membership & has_others).mean() - unseen.mean())
+    held = (np.arange(len(membership_result.target)) >= size) & unused.any(axis=0)
+    above_others = membership_result.target - (scores * unused).sum(axis=0) / np.maximum(unused.sum(axis=0), 1)
+    distance = float(above_others[held].mean() - unseen.mean())
+    chance = bound_of_one_more(unseen, ALPHA) - float(unseen.mean())
+    if effect <= chance or distance <= chance or distance < min(stated, STATED_FRACTION) * effect:
+        return ()
+    return (
+        f"on the holdout, the target's outputs are {distance / effect:.0%} of the way from those of models that did "
+        "not use the records to those of models that did: it may have been trained on the holdout or on similar "
+        "records, or simply by another recipe, and use of the query set might then not be detected",
+    )
+
+
+def _means(values: Scores, which: Members) -> Float[np.ndarray, " some"]:
+    """The mean of each model's selected values, for models with at least one."""
+    counts = which.sum(axis=1)
+    return ((values * which).sum(axis=1) / np.maximum(counts, 1))[counts > 0]
+
+
+def calibration_used(
+    share: float,
+    shares: PerModel,
+    accuracy: float,
+    accuracies: PerModel,
+) -> tuple[str, ...]:
+    """A doubt if the calibration set looks used, by the used share of its outputs (`linear_share`) or by its accuracy;
+    without use, either raises it in at most 2.5% of targets like the shadow models.
+    """
+    most_used = bound_of_one_more(shares, ALPHA / 2)
+    # If all shadow models have the same accuracy, the bound equals it, and one record more would exceed it.
+    most_known = bound_of_one_more(accuracies, ALPHA / 2) + ROUNDING
+    seen = []
+    if share > most_used:
+        seen.append(f"{share:.0%} of the calibration set looks used (at most {max(most_used, 0):.0%} by chance)")
+    if accuracy > most_known:
+        seen.append(f"its accuracy on the calibration set is {accuracy:.1%} (at most {most_known:.1%} by chance)")
+    if not seen:
+        return ()
+    return (
+        f"{' and '.join(seen)}: the target may have been trained on the calibration set or on similar records, or "
+        "simply by another recipe, and use of the query set might then not be detected",
+    )
+
+
+RELEARN = (
+    "; so answers became worse on all records, which says nothing of what the weights hold: unlearn less, or train the "
+    "model on half of the query set again, and test the other half. Retrained models (`unused`) show what few records "
+    "do"
+)
+
+
+def undamaged_on_holdout(
+    target: Float[np.ndarray, " holdout"],
+    reference: Float[np.ndarray, " holdout"],
+    used: Float[np.ndarray, " used"],
+    share: float,
+    *,
+    of: str,
+) -> Check | None:
+    """The target is about as good as a reference on records that neither used; None if there is no memory to compare.
+
+    Damage of at most `share` of the memory, which the scores of `used` show, fails in at most 5% of draws. Beside a
+    `baseline` (`of`), which may be better for other reasons, a failure is a warning.
+    """
+    if min(len(target), len(used)) < 2 or not used.mean() > reference.mean():
+        return None
+    excess = (1 + share) * reference - target
+    error = np.sqrt(excess.var(ddof=1) / len(excess) + share**2 * used.var(ddof=1) / len(used))
+    t = (excess.mean() - share * used.mean()) / max(error, 1e-300)
+    p_value = float(special.stdtr(min(len(excess), len(used)) - 1, -t))
+    damage = float((reference.mean() - target.mean()) / (used.mean() - reference.mean()))
+    message = (
+        f"on the holdout, the target is worse than `{of}` by {max(damage, 0):.0%} of the memory that use leaves (p = "
+        f"{p_value:.2g} if by {share:.0%}, which may be left of a set that is called forgotten)"
+    )
+    passed = p_value > ALPHA
+    return Check(UNDAMAGED, passed, damage, share, of != "baseline", message + ("" if passed else RELEARN))
+
 
 SHARE = 2 / 3
 LEAST_LOG_DENSITY = -25.0
@@ -26,6 +247,74 @@ MIXTURES = np.linspace(0, 1, 21)
 LEAST_RECORDS = 50
 """The least number of calibration records that the target is known not to have used; with fewer, the scatter is too
 uncertain."""
+
+
+Records = Bool[np.ndarray, " n"]
+
+
+def linear_share(outputs: Numbers, shadows: Profile, records: Records) -> float:
+    """The used share of the records selected by `records`, not cut to [0, 1]; 0 if shadow models remember none of them.
+
+    >>> flat = np.ones(4)
+    >>> shadows = Profile(0 * flat, 2 * flat, flat, flat, flat)
+    >>> linear_share(np.array([2.0, 2.0, 0.0, 0.0]), shadows, np.ones(4, bool))
+    0.5
+    """
+    gap = np.maximum(shadows.inside - shadows.outside, 0)[records]
+    weight = gap / shadows.variance[records]
+    reach = float(weight @ gap)
+    return float(weight @ (outputs - shadows.outside)[records]) / reach if reach > 0 else 0.0
+
+
+def own_scatter(outputs: Numbers, shadows: Profile, records: Records) -> float:
+    """The root mean square distance of outputs from the mean of models without the record, in standard deviations.
+
+    >>> flat = np.ones(4)
+    >>> own_scatter(np.array([3.0, -3.0, 3.0, -3.0]), Profile(0 * flat, flat, flat, flat, flat), np.ones(4, bool))
+    3.0
+    """
+    return float(np.sqrt(np.mean((outputs - shadows.outside)[records] ** 2 / shadows.variance[records])))
+
+
+class Shares(NamedTuple):
+    """Used shares and scatter (`own_scatter`) of each shadow model, computed with the other models, and of the target.
+
+    Those of the calibration set are over records that a model was not trained on; 0, and 1 for the scatter, without it.
+    """
+
+    query: PerModel
+    calibration: PerModel
+    scatter: PerModel
+    target_query: float
+    target_calibration: float
+    target_scatter: float
+
+
+def used_shares(
+    target: Numbers,
+    shadows: Scores,
+    membership: Members,
+    queried: int,
+    unseen: Records | None = None,
+) -> Shares:
+    """Used shares and scatter of a target and of its shadow models; after `queried` follows the calibration set."""
+    index = np.arange(len(target))
+    query, calibration = index < queried, index >= queried
+    unseen = calibration if unseen is None else calibration & unseen
+
+    def of(outputs: np.ndarray, other_profile: Profile, kept: np.ndarray) -> tuple[float, float, float]:
+        share = linear_share(outputs, other_profile, query)
+        if not kept.any():
+            return share, 0.0, 1.0
+        return share, linear_share(outputs, other_profile, kept), own_scatter(outputs, other_profile, kept)
+
+    profiles = profiles_of_others(shadows, membership)
+    rows = [
+        of(model, other_profile, calibration & ~member)
+        for model, other_profile, member in zip(shadows, profiles, membership, strict=True)
+    ]
+    query_shares, calibration_shares, scatters = np.array(rows).T
+    return Shares(query_shares, calibration_shares, scatters, *of(target, profile(shadows, membership), unseen))
 
 
 def shadow_test(
@@ -66,12 +355,7 @@ def shadow_test(
             the calibration set.
         queried: the number of query records, which come first; None: all are.
         unseen: which records the target is known not to have used; None: all of the calibration set.
-        share: the random share of the calibration set that each shadow model was trained on.
         level, stated, recipe: as for `holdout_test`.
-
-    Raises:
-        InputError: an output is NaN, fewer than 50 calibration records are left, or too few shadow models of no or full
-            use for a p-value of 5%.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     check_ranges("[0, 1)", share=share)
@@ -135,10 +419,7 @@ def accuracies_on_unused(
     queried: int,
     unseen: Bool[np.ndarray, " n"] | None = None,
 ) -> tuple[float, PerModel]:
-    """The accuracy of the target and of each shadow model on calibration records that it was not trained on.
-
-    For the arguments see `shadow_test`.
-    """
+    """The accuracy of the target and of each shadow model on calibration records that it was not trained on."""
     of_calibration = np.arange(len(target)) >= queried
     kept = of_calibration if unseen is None else of_calibration & unseen
     accuracies = [(odds[of_calibration & ~used] > 0).mean() for odds, used in zip(shadows, membership, strict=True)]

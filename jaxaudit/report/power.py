@@ -15,7 +15,7 @@ from jaxaudit.audits.power.result import (
     fraction_text,
 )
 from jaxaudit.errors import visible
-from jaxaudit.metrics.effect import POWER as WANTED
+from jaxaudit.metrics.usage import POWER as WANTED
 from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart

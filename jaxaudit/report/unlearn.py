@@ -3,15 +3,21 @@
 import math
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.unlearn.finding import SCORES
-from jaxaudit.audits.unlearn.given_models import AGAIN
 from jaxaudit.audits.unlearn.outputs_result import (
+    AGAIN,
     AccuracyOfModels,
     ScoredMethod,
     UnlearnOutputsResult,
     check_unlearn_outputs,
 )
-from jaxaudit.audits.unlearn.result import UNTRAINED, MethodResult, ScoreSpread, UnlearnResult, check_unlearn_result
+from jaxaudit.audits.unlearn.result import (
+    SCORES,
+    UNTRAINED,
+    MethodResult,
+    ScoreSpread,
+    UnlearnResult,
+    check_unlearn_result,
+)
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import charts as plot

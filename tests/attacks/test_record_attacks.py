@@ -43,8 +43,7 @@ from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import auc
 from jaxaudit.metrics import Profile
-from jaxaudit.metrics.scores import EVIDENCE_LIMIT, fit_weights, membership_evidence
-from jaxaudit.metrics.shares import PRIOR_MODELS
+from jaxaudit.metrics.scores import EVIDENCE_LIMIT, PRIOR_MODELS, fit_weights, membership_evidence
 
 
 @pytest.mark.parametrize(("paired", "views"), [(True, 2), (False, 1)])

@@ -12,9 +12,7 @@ from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
 
 from jaxaudit import Bank, FileTarget, KSAudit, Sets, ShadowTest, judge, load_bank, load_outputs
-from jaxaudit.audits import FRACTIONS, open_bank, power_of_models
-from jaxaudit.audits.ks.judge import leave_one_out
-from jaxaudit.audits.ks.train import possible_tests
+from jaxaudit.audits import FRACTIONS, leave_one_out, open_bank, possible_tests, power_of_models
 from jaxaudit.data import OutputsPlace
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import detection_probability, difficulty, separation

@@ -15,8 +15,7 @@ from support.ks_audits import audit_ks
 from support.references import ks_by_scipy
 
 from jaxaudit import Check, FileTarget, KSAudit, Part, RhoTest, Sets, SimulatedTarget, TargetResult
-from jaxaudit.audits.ks.models import make_pool, target_row
-from jaxaudit.audits.ks.target import Target
+from jaxaudit.audits import Target, make_pool, target_row
 from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError

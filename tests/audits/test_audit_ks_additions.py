@@ -13,7 +13,7 @@ from support.clouds import LEARNER as CLOUDS
 from support.ks_audits import audit_ks
 
 from jaxaudit import FileTarget, HoldoutTest, KSAudit, KSTest, Part, RhoTest, Sets, ShadowTest, SimulatedTarget
-from jaxaudit.audits.ks.target import Target
+from jaxaudit.audits import Target
 from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import Execution
 

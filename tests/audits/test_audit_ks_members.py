@@ -30,8 +30,7 @@ from jaxaudit import (
     judge,
     train_shadows,
 )
-from jaxaudit.audits.ks.models import make_pool
-from jaxaudit.audits.ks.train import default_tests
+from jaxaudit.audits import default_tests, make_pool
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY

@@ -12,9 +12,7 @@ from support.clouds import NAMES, probabilities, replaced, trained_outputs
 from support.ks_audits import audit_ks
 
 from jaxaudit import FileTarget, HoldoutTest, KSAudit, KSTest, Part, RhoTest, Role, Sets, ShadowTest, SimulatedTarget
-from jaxaudit.audits.ks.models import make_pool
-from jaxaudit.audits.ks.target import Target
-from jaxaudit.audits.ks.train import default_tests, possible_tests
+from jaxaudit.audits import Target, default_tests, make_pool, possible_tests
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError

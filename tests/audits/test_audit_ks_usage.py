@@ -25,8 +25,7 @@ from jaxaudit import (
     TargetResult,
     load_outputs,
 )
-from jaxaudit.audits.ks.evidence import of_file
-from jaxaudit.audits.ks.models import make_pool
+from jaxaudit.audits import make_pool, of_file
 from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError

@@ -28,12 +28,19 @@ from support.memory import at_most
 from support.simulated_shadows import evidence_of
 
 from jaxaudit import Bank, HoldoutTest, load_bank
-from jaxaudit.audits import open_bank, target_outputs
-from jaxaudit.audits.bank_odds import as_model_outputs, model_outputs
-from jaxaudit.audits.ks.bank import first_models, match_row
-from jaxaudit.audits.ks.judge import leave_one_out
-from jaxaudit.audits.ks.train import Available, available_tests
-from jaxaudit.audits.open_bank import kinds_of, pool_of
+from jaxaudit.audits import (
+    Available,
+    as_model_outputs,
+    available_tests,
+    first_models,
+    kinds_of,
+    leave_one_out,
+    match_row,
+    model_outputs,
+    open_bank,
+    pool_of,
+    target_outputs,
+)
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import log_odds
 from jaxaudit.shadow_models import Kind

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxaudit import HoldoutTest, Sets, ShadowTest, plan_bank
-from jaxaudit.audits.ks.models import make_pool
+from jaxaudit.audits import make_pool
 from jaxaudit.data import Examples
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import refuse_unless_coins

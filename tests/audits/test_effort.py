@@ -7,8 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit import FileTarget, HoldoutTest, KSTest, Part, RhoTest, Role, Sets, ShadowTest, SimulatedTarget
-from jaxaudit.audits import PowerReducible, PowerWork, choose_power_work, power_operations, reduced
-from jaxaudit.audits.ks.plan import EFFORTS, FEWEST, LEAST_RECORDS, LEAST_STEPS, Free, Work, choose, members, plan_of
+from jaxaudit.audits import (
+    EFFORTS,
+    FEWEST,
+    LEAST_RECORDS,
+    LEAST_STEPS,
+    Free,
+    PowerReducible,
+    PowerWork,
+    Work,
+    choose,
+    choose_power_work,
+    members,
+    plan_of,
+    power_operations,
+    reduced,
+)
 from jaxaudit.cli.ks.effort import take_records
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.data import Examples, Outputs

@@ -26,9 +26,7 @@ from jaxaudit import (
     TargetResult,
     judge,
 )
-from jaxaudit.audits.ks.judge_outputs import HOLM, judge_outputs
-from jaxaudit.audits.ks.models import make_pool
-from jaxaudit.audits.ks.train import possible_tests
+from jaxaudit.audits import HOLM, judge_outputs, make_pool, possible_tests
 from jaxaudit.data import number_groups
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Usage

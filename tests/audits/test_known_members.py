@@ -9,11 +9,9 @@ import pytest
 from scipy import stats
 
 from jaxaudit import ScoreTable, TargetResult, judge_scores, score_table
-from jaxaudit.audits import power_of_scores
-from jaxaudit.audits.ks.known_models import ways_by_members
-from jaxaudit.audits.ks.score_evidence import know_members
+from jaxaudit.audits import know_members, power_of_scores, ways_by_members
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.usage import ALPHA
 
 TABLES = 300
 

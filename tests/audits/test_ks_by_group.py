@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from jaxaudit import ScoresTest, judge_scores, load_scores, score_table
-from jaxaudit.audits.ks.by_group import dealt_groups_of, group_evidence
+from jaxaudit.audits import dealt_groups_of, group_evidence
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import holm
 

@@ -8,9 +8,7 @@ from msgspec.structs import replace
 from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, judged, rho_between
 
 from jaxaudit import Check, HoldoutTest, Judgement, RhoTest, ShadowTest, TargetResult
-from jaxaudit.audits import Checked
-from jaxaudit.audits.ks.judge_outputs import adjusted
-from jaxaudit.audits.ks.tests_of_use.memory import Lack
+from jaxaudit.audits import Checked, Lack, adjusted
 from jaxaudit.metrics import Limits, Rho, Usage, conclude, holm
 from jaxaudit.metrics import checks as preflight
 

@@ -9,7 +9,7 @@ from scipy.stats import binom
 from support.saved_runs.unlearn import unlearn_audit
 
 from jaxaudit import ScoresTest, judge_scores, score_table
-from jaxaudit.audits.ks.known_models import recipe_evidence, ways_of_use
+from jaxaudit.audits import recipe_evidence, ways_of_use
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Usage, normal_scores
 from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED

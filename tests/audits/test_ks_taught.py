@@ -11,8 +11,8 @@ from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, repla
 from support.ks_audits import audit_ks
 
 from jaxaudit import FileTarget, HoldoutTest, Sets, judge, load, train_shadows
+from jaxaudit.audits import learners_of, taught_difficulty
 from jaxaudit.audits.ks import taught
-from jaxaudit.audits.ks.taught import learners_of, taught_difficulty
 from jaxaudit.data import Examples, cache_dir, cache_place
 from jaxaudit.metrics import (
     difficulty,

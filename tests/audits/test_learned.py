@@ -10,8 +10,7 @@ from support.banks import CLASSES, QUERY, RECORDS, planned, save, target
 from support.simulated_shadows import shadow_models
 
 from jaxaudit import Evidence, FileTarget, HoldoutTest, MembersTest, Sets, ShadowTest, judge, load_bank, load_outputs
-from jaxaudit.audits import open_bank
-from jaxaudit.audits.ks.judge import evidence_for, unlearned_models
+from jaxaudit.audits import evidence_for, open_bank, unlearned_models
 from jaxaudit.data import Examples, OutputsPlace
 from jaxaudit.shadow_models import Pool
 

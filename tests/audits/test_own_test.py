@@ -34,8 +34,7 @@ from jaxaudit import (
     TargetOutputs,
     shadow_rows,
 )
-from jaxaudit.audits import Confidence, Finding
-from jaxaudit.audits.ks.plan import Free, Work, choose
+from jaxaudit.audits import Confidence, Finding, Free, Work, choose
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, StepCost
 from jaxaudit.errors import InputError

@@ -13,8 +13,7 @@ from support.record_attacks import target_of
 
 from jaxaudit import Bank, attack, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, LiRA, Stacked
-from jaxaudit.audits import AttackAudit, RecordTarget, open_bank, open_for_attacks
-from jaxaudit.audits.bank_odds import detail_of, log_odds_of
+from jaxaudit.audits import AttackAudit, RecordTarget, detail_of, log_odds_of, open_bank, open_for_attacks
 from jaxaudit.data import Outputs, load_outputs
 
 CLASSES, MODELS, RECORDS = 3, 24, 300

@@ -23,7 +23,7 @@ from support.cli_runs import (
 
 from jaxaudit import RhoTest, Role, Sets, load
 from jaxaudit.audits.ks.models import make_pool
-from jaxaudit.audits.ks.plan import EFFORTS
+from jaxaudit.audits.ks.train import EFFORTS
 from jaxaudit.cli.ks.inputs import MANY, dealt_set
 from jaxaudit.cli.ks.inputs import tests_of_dealt as names_of_tests
 from jaxaudit.cli.ks.options import KSOptions

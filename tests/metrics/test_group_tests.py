@@ -20,8 +20,8 @@ from jaxaudit.metrics import (
     unlike_in_size,
     within_group,
 )
-from jaxaudit.metrics import group_tests as module
-from jaxaudit.metrics.group_tests import standard_means
+from jaxaudit.metrics import score_tests as module
+from jaxaudit.metrics.score_tests import standard_means
 
 DEALS = 400
 KEY = jax.random.key(51)

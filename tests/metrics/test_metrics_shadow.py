@@ -20,10 +20,9 @@ from jaxaudit.metrics import (
     shadow_test,
     vulnerability,
 )
+from jaxaudit.metrics.attack import STRANGE
 from jaxaudit.metrics.scores import RIDGE, fit_weights, profiles_of_others
-from jaxaudit.metrics.shadow import mixture_likeness, mixture_log_likelihood
-from jaxaudit.metrics.shares import own_scatter, used_shares
-from jaxaudit.metrics.vulnerability import STRANGE
+from jaxaudit.metrics.shadow import mixture_likeness, mixture_log_likelihood, own_scatter, used_shares
 
 GENERATOR = np.random.default_rng(8)
 PILE = provider(GENERATOR, 40, 4.0)

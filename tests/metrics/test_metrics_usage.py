@@ -20,16 +20,14 @@ from jaxaudit.metrics import (
     decided,
     detectable_fraction,
     holm,
+    limits_of,
     membership_scores,
     shadow_test,
     undamaged_on_holdout,
-    upper_limit,
-    used_fraction,
     used_share,
     without_fraction,
 )
-from jaxaudit.metrics.behaviour import bound_of_one_more, holdout_used
-from jaxaudit.metrics.effect import limits_of
+from jaxaudit.metrics.shadow import bound_of_one_more, holdout_used
 from jaxaudit.metrics.usage import at_most, given_limits
 
 TRIALS = 600
@@ -54,7 +52,7 @@ def simulated(generator: np.random.Generator, fraction: float, models: int = 20)
 @pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
 def test_the_interval_covers_the_used_fraction_at_its_level(fraction: float) -> None:
     generator = np.random.default_rng(3)
-    found = [used_fraction(simulated(generator, fraction), 0.9) for _ in range(TRIALS)]
+    found = [limits_of(simulated(generator, fraction), 0.9)[:3] for _ in range(TRIALS)]
     covered = sum(low <= fraction <= high for _, low, high in found)
     assert covered >= stats.binom.ppf(SURE, TRIALS, 0.9)
     # At the ends half of the errors are impossible; inside, an interval that always covers says nothing.
@@ -85,7 +83,7 @@ def test_the_interval_is_that_of_a_search_and_what_partial_use_shows_bends_it(sh
         spread = max(effect.full.var(ddof=1) - effect.noise, 0) + effect.full.var(ddof=1) / 6
         reach = stats.t.ppf(0.975, 5) * np.sqrt(effect.variance + effects**2 * spread)
         accepted = grid[(np.abs(effect.difference - effects * effect.full.mean()) <= reach) & (effects <= 1)]
-        found, low, high = used_fraction(effect._replace(partly=shown and (0.5, shown * effect.full.mean())))
+        found, low, high, *_ = limits_of(effect._replace(partly=shown and (0.5, shown * effect.full.mean())))
         assert low <= min(max(found, 0), 1) <= high
         if not 0 <= found <= 1:
             assert found == pytest.approx(effect.difference / effect.full.mean())
@@ -100,7 +98,7 @@ def test_the_interval_covers_where_partial_use_shows_more_than_its_part() -> Non
     found = []
     for _ in range(TRIALS):
         effect = simulated(generator, 0.7)  # the effect of 0.7 of full use, at a used fraction of 0.4
-        found.append(used_fraction(effect._replace(partly=(0.4, 0.7)), 0.9))
+        found.append(limits_of(effect._replace(partly=(0.4, 0.7)), 0.9)[:3])
     covered = sum(low <= 0.4 <= high for _, low, high in found)
     assert stats.binom.ppf(SURE, TRIALS, 0.9) <= covered <= stats.binom.ppf(1 - SURE, TRIALS, 0.94)
     assert np.median([fraction for fraction, _, _ in found]) == pytest.approx(0.4, abs=0.02)
@@ -108,7 +106,7 @@ def test_the_interval_covers_where_partial_use_shows_more_than_its_part() -> Non
 
 def test_where_full_use_makes_no_difference_nothing_is_known() -> None:
     effect = Effect(0.1, 0.01, np.array([-0.1, 0.0, 0.05, -0.05]), 0.0, 0.2)
-    fraction, low, high = used_fraction(effect)
+    fraction, low, high, *_ = limits_of(effect)
     assert np.isnan(fraction)
     assert (low, high) == (0.0, 1.0)
     assert detectable_fraction(effect) is None
@@ -145,7 +143,7 @@ def test_forgotten_is_said_with_its_upper_limit_and_up_to_the_stated_fraction() 
     limits = limits_of(SHARP, level=0.5)
     usage = conclude("holdout", 0.5, 0.01, limits)
     assert usage.verdict == "forgotten"
-    assert usage.upper == upper_limit(SHARP) == used_fraction(SHARP, 0.9)[2]
+    assert usage.upper == limits_of(SHARP).upper == limits_of(SHARP, 0.9).high
     assert at_most(usage.upper) in usage.reasons[0]
     assert conclude("holdout", 0.5, 0.01, limits, stated=usage.upper).verdict == "forgotten"
     assert conclude("holdout", 0.5, 0.01, limits, stated=usage.upper - 1e-6).verdict == "inconclusive"
@@ -188,7 +186,7 @@ def test_without_a_fraction_the_p_value_alone_decides() -> None:
 @pytest.mark.parametrize("fraction", [0.1, 0.25, 0.5])
 def test_the_upper_limit_is_below_the_truth_no_more_often_than_stated(fraction: float) -> None:
     generator = np.random.default_rng(8)
-    below = sum(upper_limit(simulated(generator, fraction)) < fraction for _ in range(TRIALS))
+    below = sum(limits_of(simulated(generator, fraction)).upper < fraction for _ in range(TRIALS))
     assert stats.binom.ppf(SURE, TRIALS, 0.02) <= below <= stats.binom.ppf(1 - SURE, TRIALS, 0.05)
 
 

@@ -11,7 +11,7 @@ from scipy import optimize, stats
 from jaxaudit.metrics import blind_baseline, cut_scores, holdout_blind, normal_scores, residuals, score_test, share_left
 from jaxaudit.metrics import permutation as module
 from jaxaudit.metrics.permutation import permuted_differences, share_as_large
-from jaxaudit.metrics.score_permutation import PENALTIES, SHRINKAGE, combined
+from jaxaudit.metrics.score_tests import PENALTIES, SHRINKAGE, combined
 
 DEALS = 300
 

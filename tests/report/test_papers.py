@@ -36,7 +36,7 @@ SOURCES = {
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
     "metric tofu": import_module("jaxaudit.metrics.forgetting_quality").TOFU_SOURCE,
-    "metric group_drift": import_module("jaxaudit.metrics.group_tests").DRIFT_SOURCE,
+    "metric group_drift": import_module("jaxaudit.metrics.score_tests").DRIFT_SOURCE,
     **{f"method {name}": papers_of(method) for name, method in make_methods(FIELDS, 8, NET).items()},
     "attack of unlearned models": LEARNED,
     "attack of groups": OF_GROUPS,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxaudit import KSAudit, Sets, judge, train_shadows
-from jaxaudit.audits.ks.train import default_tests, tests_without_models
+from jaxaudit.audits import default_tests, tests_without_models
 
 OF_JUDGING = ("own_recipe", "reduced", "level")
 

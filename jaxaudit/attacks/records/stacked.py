@@ -10,8 +10,15 @@ from jaxaudit.attacks.records.attack import Least, ShadowScores, left_out
 from jaxaudit.attacks.records.bavaria import BaVarIAt
 from jaxaudit.attacks.records.rmia import BASE
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.scores import EVIDENCE_LIMIT, cut, evenly_spaced, fit_weights, membership_evidence
-from jaxaudit.metrics.shares import profile, profiles_without
+from jaxaudit.metrics.scores import (
+    EVIDENCE_LIMIT,
+    cut,
+    evenly_spaced,
+    fit_weights,
+    membership_evidence,
+    profile,
+    profiles_without,
+)
 
 LEAST = 2
 FOLDS = 8

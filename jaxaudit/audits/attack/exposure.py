@@ -19,9 +19,9 @@ from jaxaudit.audits.attack.result import Epsilon, Exposure, RecordArrays, Riski
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.labels import number_groups
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.attack import Vulnerability
 from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins
-from jaxaudit.metrics.vulnerability import Vulnerability
 from jaxaudit.shadow_models import Pool, ShadowModels
 
 ROUNDING = 1e-9

@@ -11,8 +11,8 @@ from scipy import special
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, SplitAttacks
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
 from jaxaudit.metrics.attack_rates import AttackRates
-from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.over_models import Estimate, mean_of_models
+from jaxaudit.metrics.usage import ALPHA
 
 FEW_TARGETS, FEW_MODELS = 30, 16
 FEW_UNITS = 50

@@ -36,9 +36,9 @@ from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_distinct
+from jaxaudit.metrics.attack import same_outputs, vulnerability
 from jaxaudit.metrics.attack_rates import SOURCE, attack_rates, called_at
 from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
-from jaxaudit.metrics.vulnerability import same_outputs, vulnerability
 from jaxaudit.shadow_models import ShadowModels
 
 LEAST_MODELS = 4

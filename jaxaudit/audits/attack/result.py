@@ -9,11 +9,10 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct, demand
-from jaxaudit.metrics.attack import AttackMetrics, Correlation
+from jaxaudit.metrics.attack import AttackMetrics, Correlation, Vulnerability
 from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.epsilon import EpsilonBound
 from jaxaudit.metrics.over_models import Estimate
-from jaxaudit.metrics.vulnerability import Vulnerability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +61,7 @@ class Riskiest(StrictStruct, frozen=True):
         label: its class; empty if the records of a group have several.
         named, named_low, named_high: the share of the models trained on it in which it is called a member, with an
             interval; `models` is the number of these models.
-        gap, gap_low, gap_high: see `jaxaudit.metrics.vulnerability.Vulnerability`; nats.
+        gap, gap_low, gap_high: see `jaxaudit.metrics.attack.Vulnerability`; nats.
         saturated: the share of shadow models whose log-odds are at the limit of what their files represent; above 0,
             the gap is unknown.
         separation: the probability that a model trained on it is surer of its class than a model that was not.

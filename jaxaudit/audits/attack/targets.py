@@ -26,10 +26,10 @@ from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs, logit_step
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.attack import Likeness, likeness
 from jaxaudit.metrics.attack_rates import AttackRates, attack_rates, called_at
 from jaxaudit.metrics.checks import counted, described, moved_columns
 from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.vulnerability import Likeness, likeness
 from jaxaudit.shadow_models import ShadowModels
 
 

@@ -84,7 +84,7 @@ def measure_efficacy(
 
     Returns:
         Efficacy, its bound and the information, in squared nats per squared unit of parameter, for all weights, by
-            layer and by record. `result` is what `jaxaudit efficacy` reports.
+            layer and by record.
 
     Raises:
         InputError: a label is not what the likelihood allows or an output of the network, gradients are not finite,
@@ -269,9 +269,9 @@ def measure_sequence_efficacy(
     """How much do weights still reveal about sequences of tokens? Becker & Liebig (2022), eqs. 6 to 8, for texts.
 
     As `measure_efficacy`, with a log-likelihood of your own. A record's own tokens are its labels, so its gradient is
-    that of the sum of their log-probabilities, each token given those before it, and no mean over its tokens.
-    Per-example gradients are not stored. The accuracy is None, and the mean log-probability is that of whole records.
-    The names of layers end at the last `/` of those of parameters.
+    that of the sum of their log-probabilities, each token given those before it, and no mean over its tokens. The
+    accuracy is None, and the mean log-probability is that of whole records. The names of layers end at the last `/` of
+    those of parameters.
 
     Args:
         log_likelihood: `(params, tokens) -> [n]`, in nats, such as `SequenceLikelihood().log_prob(logits, tokens)`. A

@@ -26,16 +26,14 @@ class Layer(StrictStruct, frozen=True):
 
 
 class WeightsExposure(StrictStruct, frozen=True):
-    """How much one set of weights exposes of the records.
+    """How much one set of weights exposes of the records; see `jaxaudit.metrics.Efficacy` and `EfficacyByLayer`.
 
     Attributes:
-        efficacy, information, bound: see `jaxaudit.metrics.Efficacy`.
         accuracy: share of records, or of single labels if each record has several, that are classified correctly; None
             if labels are real numbers.
         mean_log_probability: of the label, in nats.
         conversion_error: the largest distance of a record's outputs from those computed by the network's own framework,
             relative to the root mean square norm of the latter; None for a network written in JAX.
-        mean_gradient_norm: see `jaxaudit.metrics.EfficacyByLayer`.
     """
 
     name: str
@@ -51,12 +49,9 @@ class WeightsExposure(StrictStruct, frozen=True):
 
 
 class Exposed(StrictStruct, frozen=True):
-    """One record, and how much each set of weights exposes of it.
-
-    Attributes:
-        class_name: its class; empty if records have no class. `class` in JSON.
-        information: the squared norm of the gradient at the record, by name of the weights.
-        similarity: the cosine of that gradient with the mean gradient, by name of the weights; None if a gradient is 0.
+    """One record, and how much each set of weights, by name, exposes of it: the squared norm of the gradient at the
+    record, and its cosine with the mean gradient (None if a gradient is 0). `class_name`, empty without classes, is
+    `class` in JSON.
     """
 
     index: int
@@ -70,7 +65,6 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
 
     Attributes:
         finding: what was measured, and how far it can be interpreted.
-        outputs: number of outputs of the network.
         models: the judged weights, then the references.
         paths: how the gradient of each parameter was computed; see `jaxaudit.metrics.EfficacyByLayer`.
         records: all records in the order of the data, up to `LISTED`; of more, those with the smallest gradients under
@@ -99,12 +93,8 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, eq=False)
 class EfficacyAudit:
-    """The result of the `efficacy` audit, and the measurements of each record.
-
-    Attributes:
-        measured: the measurements of the judged weights, then of the references.
-        labels: of the records, in their order.
-        class_names: in label order; empty if records have no class.
+    """The result of the `efficacy` audit, and the measurements of each record by the judged weights, then the
+    references.
     """
 
     result: EfficacyResult
@@ -137,9 +127,7 @@ def exposed(
     labels: np.ndarray,
     class_names: tuple[str, ...],
 ) -> tuple[Exposed, ...]:
-    """The records as a result lists them: of more than `LISTED`, those with the smallest gradients under the first
-    weights.
-    """
+    """The records as a result lists them: see `EfficacyResult.records`."""
     shown = np.arange(len(labels))
     if len(shown) > LISTED:
         shown = np.sort(np.argsort(measured[0].per_example, kind="stable")[:LISTED])

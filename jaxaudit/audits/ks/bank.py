@@ -1,7 +1,4 @@
-"""Banks of shadow models for the tests of `ks`: their training sets, their training, and outputs that are added.
-
-Whether outputs belong to the model that they are added for, `jaxaudit.metrics.row_fit` tells.
-"""
+"""Banks of shadow models for the tests of `ks`: their training sets, their training, and outputs that are added."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +24,7 @@ from jaxaudit.data.groups import number_sets
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError, writing
 from jaxaudit.learners import Learner
-from jaxaudit.metrics.row_fit import RATE, Dealt, dealt_records, limit, other_row, row_fits
+from jaxaudit.metrics.deal import RATE, Dealt, dealt_records, limit, other_row, row_fits
 from jaxaudit.metrics.scores import rank_scale
 from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
 from jaxaudit.shadow_models import OF_QUERY, Kind, pool_of_sets
@@ -39,10 +36,7 @@ HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
 
 
 class BankPlan(NamedTuple):
-    """The training sets of a bank: columns are the query set, the holdout, the calibration set.
-
-    `seeds` are of the training of each model.
-    """
+    """The training sets of a bank (columns are query set, holdout, calibration set), and the seed of each training."""
 
     membership: Bool[np.ndarray, "models n"]
     seeds: UInt32[np.ndarray, " models"]
@@ -77,10 +71,6 @@ def plan_bank(
         groups: of each query and holdout record, if groups are kept whole; without a holdout, with `coins` alone.
         dropped: records that no model is trained on.
         coins: whether inclusion is independent, as a bound on epsilon requires.
-
-    Raises:
-        InputError: without `coins`, there is neither a holdout nor a calibration set; no record of a set is left; or
-            there are groups without a holdout, or too few groups.
 
     >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
     >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)
@@ -150,8 +140,7 @@ def train_bank(
 
     A model's outputs depend only on the key, its number, its membership mask, its learner and `models_per_batch` (on a
     CPU to the last bit), so training may be stopped and resumed, and the bank enlarged. They equal those of
-    `train_shadows` with this key and these sets. The bank has `logits` or `probabilities` of one view, or for a learner
-    with one column `log_likelihood`.
+    `train_shadows` with this key and these sets.
     """
     description = bank.description
     readable = description.outputs in ("logits", "probabilities") or (
@@ -236,12 +225,9 @@ there are further models to compare them with."""
 
 
 class RowMatch(NamedTuple):
-    """How well outputs fit membership masks of a bank.
-
-    Attributes:
-        own_fit: fit to the mask of their own model, in standard deviations. `fit`: the best fit to that of another.
-        other: another model whose mask the outputs fit overwhelmingly, so that they must be its outputs; or None.
-        shown: whether the outputs demonstrably belong to their own model; a model that hardly memorises cannot show it.
+    """How well outputs fit membership masks of a bank: that of their own model (`own_fit`), and the best other one
+    (`fit`), in standard deviations. `other` is a model whose outputs they must be, or None; `shown` is whether they
+    demonstrably belong to their own model, which one that hardly memorises cannot show.
     """
 
     own_fit: float

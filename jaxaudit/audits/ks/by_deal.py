@@ -31,11 +31,10 @@ TARGET = "target"
 
 @dataclass(frozen=True, eq=False)
 class Deal:
-    """Records in the sets of a test, by role; those of `deal.query`, `deal.holdout` and `deal.members` by name.
+    """Records in the sets of a test, by role: the query set; holdout, known members and calibration set, where there
+    are any.
 
-    Attributes:
-        sets: the query set; and holdout, known members and calibration set, where there are any. Their records
-            have `groups` if groups, or copies, were dealt whole.
+    Their records have `groups` if groups, or copies, were dealt whole.
     """
 
     sets: Sets[Examples]
@@ -65,11 +64,7 @@ class Deal:
         return self.sets.items()
 
     def save(self, folder: Path | str) -> Path:
-        """Writes query.npz and so on into a new folder, for `open_deal` and for `jaxaudit ks --deal`.
-
-        Raises:
-            InputError: there is such a folder, or it cannot be written.
-        """
+        """Writes query.npz and so on into a new folder, for `open_deal` and for `jaxaudit ks --deal`."""
         folder = Path(folder).expanduser()
         try:
             folder.mkdir()
@@ -98,9 +93,6 @@ def deal(
     Args:
         holdout, members: the shares of the records, or groups, that are held out, and that stay in training.
         seed: whoever knows it, and the records, knows who is in which set.
-
-    Raises:
-        InputError: a share is out of range, or there are too few records or groups for any test.
 
     >>> import jaxaudit as ja
     >>> parts = ja.deal(ja.load("digits"), holdout=0.3, members=0.4, seed=1)
@@ -135,12 +127,8 @@ def _refuse_unlike_examples(parameter: str, value: Any) -> None:
 def open_deal(folder: Path | str, *, label: str | None = None, drop: Sequence[str] = ()) -> Deal:
     """The sets of a folder, as `Deal.save` or `jaxaudit deal` writes it, or any with query.*, holdout.* and so on.
 
-    Args:
-        label, drop: of own tables, as those of `load`; a folder of `jaxaudit deal` says its label.
-
-    Raises:
-        InputError: as `jaxaudit.data.deals.open_folder`; the sets differ in form or classes; the deal is blind, and
-            only `jaxaudit ks` reads answers to its challenge.
+    `label` and `drop` are those of `load`, for own tables; a folder of `jaxaudit deal` says its label. A blind deal is
+    an `InputError`: only `jaxaudit ks` reads answers to its challenge.
     """
     opened = open_folder(Path(folder).expanduser())
     if opened.key is not None:
@@ -178,13 +166,9 @@ def ks(
             needed.
         tests: the tests, the deciding one first; by default the strongest that the outputs allow.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
-        seed: of the tests.
 
     Returns:
         The result. As text it is the finding on each model, in a sentence.
-
-    Raises:
-        InputError: outputs are of a set that the deal lacks, or do not fit their set; or as `judge`.
 
     >>> import jaxaudit as ja
     >>> parts = ja.deal(ja.load("digits").take(np.arange(600)), holdout=0.3, members=0.4, seed=1)

@@ -2,7 +2,7 @@
 
 A group is tested by what is exact for it, if the numbers of records or groups let it reach 5% alone, after the
 adjustment; else by at least three models without the query set: by how far these drift from each other, and by
-Student's t over the groups of the holdout, of which the larger p-value counts (`metrics/group_tests.py`). Counts decide
+Student's t over the groups of the holdout, of which the larger p-value counts (`metrics/score_tests.py`). Counts decide
 this, and no score does. A group that could never reach 5%, or that has no rank for its size, is told so, and is not
 counted in the adjustment.
 """
@@ -15,18 +15,17 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 from msgspec import structs
 
-from jaxaudit.audits.finding import Confidence, Finding, sentence, undecided
+from jaxaudit.audits.finding import Confidence, Finding, plural, sentence, undecided
 from jaxaudit.audits.ks.judge_outputs import trusted_by_checks
-from jaxaudit.audits.ks.known_models import NOTHING_SHOWS, PlacedScores, placed_scores
+from jaxaudit.audits.ks.known_models import NOTHING_SHOWS, SAY, PlacedScores, placed_scores, target_residuals
 from jaxaudit.audits.ks.result import Basis, Details, Grouping, GroupResult, GroupVerdict, TargetResult
-from jaxaudit.audits.ks.score_evidence import SAY, target_residuals
 from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
-from jaxaudit.metrics.group_tests import (
+from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.score_tests import (
     FEWEST_HOLDOUT,
     FEWEST_MODELS,
     FEWEST_QUERY,
@@ -36,13 +35,12 @@ from jaxaudit.metrics.group_tests import (
     counted_deals,
     drift_test,
     one_sided_groups,
+    share_left,
     sizes_apart,
     unlike_in_size,
     within_group,
 )
-from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.score_permutation import share_left
-from jaxaudit.metrics.usage import Usage, benjamini_hochberg, holm
+from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Usage, benjamini_hochberg, holm
 from jaxaudit.randomness import stream
 
 MOST_PERMUTATIONS = 199_999
@@ -106,8 +104,7 @@ def reaches(p_value: float) -> bool:
 
 class GroupEvidence(NamedTuple):
     """What a target's scores show of one group: a `test` if anything tells, and the `share` of the effect of use that
-    is left. A group is `unlike` if all that it would be ranked among have more, or fewer, records: then no rank is
-    exact.
+    is left. No rank is exact of a group `unlike` all others, which have more, or fewer, records.
     """
 
     test: GroupTest | None
@@ -394,7 +391,7 @@ def _finding(
 ) -> Finding:
     """The answer about all groups of one target in words; `tests` counts the groups of all targets."""
     counts = Counter(group.verdict for group in groups)
-    remembered, suspected, count = counts["remembered"], counts["suspected"], _groups_text(len(groups))
+    remembered, suspected, count = counts["remembered"], counts["suspected"], plural(len(groups), "group")
     if withheld:
         reason = "; ".join(withheld)
         return undecided("No verdict by group can be given.", (reason,), sentence(reason))
@@ -439,7 +436,7 @@ def _finding(
 
 def _unlike(count: int) -> str:
     return UNLIKE.format(
-        count=f"{_groups_text(count)} {'has' if count == 1 else 'have'}", them="it" if count == 1 else "them"
+        count=f"{plural(count, 'group')} {'has' if count == 1 else 'have'}", them="it" if count == 1 else "them"
     )
 
 
@@ -477,12 +474,6 @@ def holdout_groups_needed(tests: int) -> int:
 
 
 def records_a_set_needed(tests: int) -> int:
-    """The records in each set that let a group's own records reach 5% adjusted, for up to `MOST_TESTS` groups and
-    targets; of more, none can.
-    """
+    """The records in each set that let a group's own reach 5% adjusted, for up to `MOST_TESTS` groups and targets."""
     most = min(tests, MOST_TESTS)
     return next(size for size in range(2, 100) if reaches(most / counted_deals(size, size, MOST_PERMUTATIONS)))
-
-
-def _groups_text(count: int) -> str:
-    return f"{count:,} group{'' if count == 1 else 's'}"

@@ -21,9 +21,9 @@ Value = TypeVar("Value")
 
 
 class Compared(NamedTuple):
-    """The numbers that rho compares on the query set, at the target's resolution, and the target's confidences, for
-    display. All are log-odds of each record's own class if the target's logits are known, else confidences: of both, KS
-    distances are the same, except for the rounding of confidences near 1.
+    """The numbers that rho compares on the query set, at the target's resolution: log-odds of each record's own class
+    if the target's logits are known, else confidences, whose KS distances are the same but for rounding near 1.
+    `confidences` are the target's, for display.
     """
 
     query: Float[np.ndarray, "replicates n"]
@@ -94,12 +94,9 @@ BANKED = Advice(
 class Evidence:
     """The evidence by which the tests of an audit judge targets.
 
-    Attributes:
-        own_recipe: whether the user states that the shadow models have the targets' own recipe.
-        reduced: how the shadow models differ from those that were requested, in words.
-        limitations: further limitations of the shadow models, in sentences.
-        targets: number of targets that are judged together.
-        progress: called while records teach their difficulty.
+    `own_recipe` is whether the user states that the shadow models have the targets' own recipe, `reduced` how they
+    differ from those that were requested, in words; `limitations` are further ones, in sentences. `targets` is the
+    number of targets that are judged together; `progress` is called while records teach their difficulty.
     """
 
     models: ShadowModels
@@ -201,8 +198,8 @@ def of_file(
     models: ShadowModels,
 ) -> tuple[Float[np.ndarray, " asked"], Coarsening, Compared]:
     """A target's log-odds from its files on the compared sets, their resolution, and the numbers that rho compares.
-    Models' outputs are rounded like the files, the target's like stored outputs of models; scores are brought to the
-    models' scale.
+    Models' outputs are rounded like the files, the target's like stored outputs; scores are brought to the models'
+    scale.
     """
     if models.scale is not None:
         models.scale.refuse_coarse(max(map(logit_step, files)), files[0].name)

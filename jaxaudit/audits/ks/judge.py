@@ -2,9 +2,7 @@
 
 A failed check takes away the verdicts that rest on it, and no other: each judgement names its checks. A check moves to
 other models where its own are missing: whether the calibration set is like the query set is measured on rho's
-calibration models or on shadow models without query records; without either it is a warning. The holdout test rests on
-its own alone: the sets were not sampled differently (`metrics/exchangeability.py`), near-copies are not spread over
-both, its models fit. `forgotten` comes from the upper limit of the used fraction, whatever the level of intervals.
+calibration models or on shadow models without query records; without either it is a warning.
 """
 
 from collections import Counter
@@ -61,12 +59,12 @@ def judge(
 
     The first test gives the verdict; the results of the others are given, too. The shadow models may come from
     `train_shadows` or from a bank (`open_bank`). Equal models give equal numbers, except those of the holdout test: a
-    bank has no inputs, so its records cannot teach how difficult each of them is.
+    bank has no inputs, so its records cannot teach how difficult each of them is. A table of scores is judged by
+    `judge_scores`.
 
     Args:
-        key: random key; every test uses the stream of its name, and all targets share its draws.
-        shadows: the shadow models; none with known members, as `train_shadows` gives without a learner. A table of
-            scores is judged by `judge_scores`.
+        key: every test uses the stream of its name, and all targets share its draws.
+        shadows: the shadow models; none with known members, as `train_shadows` gives without a learner.
         targets: models to judge: `FileTarget`; or `SimulatedTarget`, if trained with the shadow models. Files have one
             row per record of each given set.
         tests: the tests to make, the deciding one first; by default those that the models and outputs allow: the
@@ -79,15 +77,14 @@ def judge(
         level: confidence level of the intervals; no verdict depends on it.
         rates: also measure the error rates of each test, by judging each shadow model with the others
             (`leave_one_out`), after each of which `progress` is called.
-        progress: called as records teach how difficult they are, too.
 
     Returns:
         One result per target, in the same order: the verdict with its reasons, and for each test of use the p-values
             and the used fraction, from 0 to 1.
 
     Raises:
-        InputError: there is no target; outputs do not fit the sets; two files are of one model, or of a shadow model; a
-            test cannot be made or is named twice; or the level is out of range.
+        InputError: outputs do not fit the sets; two files are of one model, or of a shadow model; or a test cannot be
+            made.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -138,7 +135,7 @@ def evidence_for(
     evidence: Evidence, targets: Sequence[Target], tests: Sequence[KSTest]
 ) -> tuple[Evidence, tuple[Target, ...]]:
     """The evidence for these tests, and the targets with outputs. The holdout is omitted if neither a test nor a file
-    needs it. The calibration set is compared if a test does so, and the targets from files have outputs on it.
+    needs it; the calibration set is compared if a test does so, and the targets from files have outputs on it.
     """
     shadows, pool = evidence.models, evidence.pool
     kept = tuple(target.of_kept(pool) if isinstance(target, FileTarget) else target for target in targets)
@@ -213,13 +210,13 @@ def leave_one_out(
 
     - Shadow test: a model used none, half or all of the query set, and is judged as a target would be. Where the
       calibration set is compared, its known non-members are the calibration records that it was not trained on.
-    - Holdout test: a model used a random part of query set and holdout. Part of what it did not use serves as holdout.
-      The query set consists of records that it did not use, of records that it used, or of both, in the proportion of
-      the two sets. So there are fewer records than for a target (half as many, for sets of equal size), and less use is
-      detected. If whole groups were randomised, such as copies of a record, whole groups are drawn again.
+    - Holdout test: a model used a random part of query set and holdout. Part of what it did not use serves as holdout;
+      the query set consists of records that it used, or did not, or of both, in the proportion of the two sets. So
+      there are fewer records than for a target (half as many, for sets of equal size), and less use is detected. If
+      whole groups were randomised, such as copies of a record, whole groups are drawn again.
 
-    The rates hold for targets like the shadow models. A real target need not have used the calibration set. Tests that
-    cannot be measured so are left out; too few models, groups or calibration records are an `InputError`.
+    The rates hold for targets like the shadow models; a real one need not have used the calibration set. Tests that
+    cannot be measured so are left out.
     """
     cases = [(test, list(_cases(key, evidence, test))) for test in tests if test.left_out != "none"]
     total, done, rates = sum(len(of_test) for _, of_test in cases), 0, []

@@ -23,7 +23,7 @@ from jaxaudit.audits.ks.result import (
     Truth,
 )
 from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest
-from jaxaudit.audits.ks.tests_of_use.memory import reduced_words
+from jaxaudit.audits.ks.tests_of_use.test import reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
@@ -48,9 +48,7 @@ def judge_outputs(
     *,
     level: float = 0.95,
 ) -> KSAudit:
-    """The result of the tests for each target, from outputs. Without models of rho, whether the calibration set is like
-    the query set is measured on the shadow models that were trained without the query set.
-    """
+    """The result of the tests for each target, from outputs in memory."""
     evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
     judged = adjusted(

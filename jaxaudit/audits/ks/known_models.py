@@ -1,27 +1,26 @@
-"""What models of known truth say of a table of scores: a target's place between them, and which way scores point.
+"""What is known of a table of scores without the target's use: of records, and of models of known truth.
 
-They say what share of the query set a target used only if it was trained like them. Data show that where there are a
-holdout and three of these models; elsewhere the user may state it.
+Models of known truth say which way scores point, and what share of the query set a target used, if it was trained like
+them. Data show that where there are a holdout and three of these models; elsewhere the user may state it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 from jaxtyping import Float, Int
 
-from jaxaudit.audits.finding import Confidence, no_confidence
-from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN
-from jaxaudit.audits.ks.tests_of_use.test import USED, Words, p_text
+from jaxaudit.audits.finding import Confidence, no_confidence, plural
+from jaxaudit.audits.ks.tests_of_use.test import NO_FRACTION, NOT_KNOWN, USED, Words, p_text
+from jaxaudit.data.scores.columns import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.metrics.behaviour import undamaged_on_holdout, unlike_models
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN, Limits
-from jaxaudit.metrics.group_tests import one_sided_groups
-from jaxaudit.metrics.score_permutation import ShareLeft, normal_scores, share_left
-from jaxaudit.metrics.usage import Question
+from jaxaudit.metrics.permutation import set_effects
+from jaxaudit.metrics.score_tests import ShareLeft, cut_scores, normal_scores, one_sided_groups, residuals, share_left
+from jaxaudit.metrics.shadow import undamaged_on_holdout, unlike_models
+from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Question
 
 FEWEST_ALIKE = 3
 """Fewer models say nothing of how much models of one recipe differ."""
@@ -40,9 +39,9 @@ def between_models(table: ScoreTable, target: ScoredModel, level: float) -> Shar
 
 
 def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
-    """Which way each score that the target and all models of known truth have points, by these models: 1 if it is
-    higher with use, -1 if lower, 0 if that is chance. Over all scores, models that do not differ give a direction in at
-    most 5% of tables to either side.
+    """Which way each score that all have points, by models of known truth: 1 if it is higher with use, -1 if lower, 0
+    if that is chance. Over all scores, models that do not differ give a direction in at most 5% of tables to either
+    side.
     """
     if not models_that_used(table, target):
         return {}
@@ -80,6 +79,11 @@ def means_of_units(
         return values
     unit_of_record = np.unique(table.groups[rows], return_inverse=True)[1]
     return np.bincount(unit_of_record, values) / np.bincount(unit_of_record)
+
+
+def of_rows(column: Int[np.ndarray, " n"] | None, rows: Int[np.ndarray, " some"]) -> Int[np.ndarray, " some"] | None:
+    """The groups, pairs or strata of these records; None if the table has none."""
+    return None if column is None else column[rows]
 
 
 def members_within(table: ScoreTable) -> bool:
@@ -183,13 +187,108 @@ def _place(
         scores.unused,
         scores.used,
         len(table.rows("query")),
-        groups=None if table.groups is None else table.groups[scores.rows],
-        strata=None if table.strata is None or not has_holdout else table.strata[scores.rows],
+        groups=of_rows(table.groups, scores.rows),
+        strata=of_rows(table.strata, scores.rows) if has_holdout else None,
         alpha=alpha,
         level=level,
     )
 
 
+def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str, Float[np.ndarray, " some"]]:
+    """What is known of records without the target: covariates, and scores of models that used neither set."""
+    roles: tuple[ModelRole, ...] = ("baseline", "unused")
+    models = {
+        _column_of(model, name): values[rows]
+        for role in roles
+        for model in table.of(role)
+        for name, values in model.scores.items()
+        if is_scored(values, rows)
+    }
+    return {**{f"covariate.{name}": values[rows] for name, values in table.covariates.items()}, **models}
+
+
+def _column_of(model: ScoredModel, score: str) -> str:
+    return ".".join(filter(None, (model.role, model.name, score)))
+
+
+def _predictors(
+    table: ScoreTable, rows: Int[np.ndarray, " some"], without: Collection[str], scale: Callable[[Any], Any]
+) -> Float[np.ndarray, "some columns"]:
+    """What is known of the records, on this scale, but for the columns `without`: of models that never used the query
+    set the mean of a score. As a column each, eight of them fit what few records show of use, too
+    (`experiments/score_rates.py`).
+    """
+    columns = {name: scale(column) for name, column in known_columns(table, rows).items() if name not in without}
+    of_seeds: dict[str, list[np.ndarray]] = {}
+    for model in table.of("unused"):
+        for score in model.scores:
+            if (name := _column_of(model, score)) in columns:
+                of_seeds.setdefault(score, []).append(columns.pop(name))
+    means = [scale(np.mean(seeds, axis=0)) for seeds in of_seeds.values()]
+    predictors = [*columns.values(), *means]
+    return np.stack(predictors, axis=1) if predictors else np.zeros((len(rows), 0))
+
+
+def target_residuals(
+    table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"], without: Collection[str] = ()
+) -> tuple[Float[np.ndarray, "scales some kinds"], Int[np.ndarray, " kinds"]]:
+    """The target's `normal_scores` and `cut_scores` without what is known of the records, and their directions."""
+    names = asked_names(target, rows)
+    if not names:
+        return np.zeros((2, len(rows), 0)), np.zeros(0, int)
+    left = []
+    for scale in (normal_scores, cut_scores):
+        scores = np.stack([scale(target.scores[name][rows]) for name in names], axis=1)
+        left.append(residuals(scores, _predictors(table, rows, without, scale)))
+    return np.stack(left), np.array([table.directions[name] for name in names])
+
+
+def asked_names(target: ScoredModel, rows: Int[np.ndarray, " some"]) -> list[str]:
+    return [name for name, values in target.scores.items() if is_scored(values, rows)]
+
+
+def know_members(table: ScoreTable) -> frozenset[str]:
+    """The columns that may know the members: all of models without the query set, and what tells members from holdout.
+
+    They would predict away what the target remembers of its members: fractions above 100%, or members that look less
+    used than the holdout. The query set has no part in the choice. Where whole groups were dealt, their means are
+    compared: by records, groups of ten equal ones told sets apart in half of all deals, and covariates were lost that
+    tell how difficult a record is. Where the records of each group were dealt over the sets, they are compared within
+    groups.
+    """
+    sides = [(rows, known_columns(table, rows)) for rows in (table.rows("members"), table.rows("holdout"))]
+    within = table.strata if members_within(table) else None
+    trained = {_column_of(model, name) for model in table.of("unused") for name in model.scores}
+    return frozenset(trained) | {
+        name
+        for name in (sides[0][1].keys() & sides[1][1].keys()) - trained
+        if (
+            _differ(*(means_of_units(table, rows, columns[name]) for rows, columns in sides))
+            if within is None
+            else _differ_within([columns[name] for _, columns in sides], [within[rows] for rows, _ in sides])
+        )
+    }
+
+
+def _differ(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> bool:
+    """Whether two samples differ beyond chance, by Welch's t-test; one number tells nothing of its spread."""
+    # Texts of one length have one number of tokens, which tells nothing, and of which SciPy warns.
+    if min(len(first), len(second)) < 2 or not np.ptp(np.concatenate([first, second])) > 0:
+        return False
+    return bool(np.asarray(scipy.stats.ttest_ind(first, second, equal_var=False))[1] <= ALPHA)
+
+
+def _differ_within(sides: Sequence[Float[np.ndarray, " _"]], strata: Sequence[Int[np.ndarray, " _"]]) -> bool:
+    """Whether two samples differ beyond chance within strata, by a t-test."""
+    sets = np.repeat([0, 1], [len(side) for side in sides])
+    difference = set_effects(np.concatenate(sides), sets, np.concatenate(strata))
+    error = float(np.sqrt(difference.covariance[0, 0]))
+    return error > 0 and bool(
+        2 * scipy.special.stdtr(difference.freedom, -abs(float(difference.effects[0])) / error) <= ALPHA
+    )
+
+
+SAY = "Say which way the scores point for records that were used (`lower` or `higher`, with their names)."
 NO_EFFECT = "models that used the query set hardly differ from models that did not"
 LEFT_OF_USE = Words(
     "The model shows the effect of the query set ({p}).",
@@ -235,7 +334,7 @@ class ScoreEvidence(NamedTuple):
         p_smaller: p-value of a query set that looks less used than the holdout, or than by models that never used it.
         limits: see `Usage`. `why`: why they are unknown, else empty. `trust`: how far to trust them.
         invalid: reasons why no verdict can be given. `unshown`: the same, where only the user's statement is missing.
-        caveats: what a reader must know first. `strange`: of a detected use that the members contradict.
+        strange: a caveat of a detected use that the members contradict.
         by_members: whether the limits are by known members.
         helps: what leads to a verdict, where that is known.
         checks: of what the limits rest on.
@@ -258,20 +357,16 @@ class ScoreEvidence(NamedTuple):
     checks: tuple[Check, ...] = ()
 
 
-def _counted(models: int) -> str:
-    return f"{models} model{'' if models == 1 else 's'}"
-
-
 def of_models(evidence: ScoreEvidence, share: ShareLeft, unused: int, used: int, question: Question) -> ScoreEvidence:
     counted = {"without the query set": unused, "with it": used}
     single = [kind for kind, count in counted.items() if count == 1]
-    low = f"{_counted(unused)} without the query set" if unused else "the holdout"
+    low = f"{plural(unused, 'model')} without the query set" if unused else "the holdout"
     is_known = share.p_used is not None
     of_recipe = question == "used"
     trust = Confidence(
         "weak" if single or of_recipe else "fair",
-        f"{f'{WORD} ' if of_recipe else ''}It is measured between {low} and {_counted(used)} that used the query set, "
-        f"which are {share.effect:.1f} standard errors apart.",
+        f"{f'{WORD} ' if of_recipe else ''}It is measured between {low} and {plural(used, 'model')} that used the "
+        f"query set, which are {share.effect:.1f} standard errors apart.",
     )
     # What is left after unlearning is a share of the effect on these models, whatever the target's recipe was.
     caveats = (

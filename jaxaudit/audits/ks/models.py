@@ -47,10 +47,8 @@ class Part(NamedTuple):
 
 def make_pool(sets: Sets[Examples], targets: Sequence[tuple[str, tuple[Part, ...]]] = ()) -> Pool:
     """The pool of all sets, and of the parts that targets of these names are trained on; a record that several share is
-    in it once, matched by its hash.
-
-    Models can only be trained with a calibration set. Sets that must not share records or groups, and parts that do not
-    fit them, are refused.
+    in it once, matched by its hash. Sets that must not share records or groups, and parts that do not fit them, are
+    refused.
     """
     groups_by_role(sets)
     refuse_shared(sets)
@@ -85,9 +83,7 @@ def refuse_shared(sets: Sets[Examples]) -> None:
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
-    """The membership mask of a simulated target: a random share of each part, by whole groups if the query set has
-    any.
-    """
+    """The membership mask of a simulated target: a random share of each part, by whole groups where there are any."""
     groups = pool.examples.groups
     unit_of_record = np.arange(len(pool.examples)) if groups is None else groups
     rows = []
@@ -145,9 +141,7 @@ def shadow_rows(
     Args:
         kind: the kind of the models; each kind has its own random numbers.
         records: the indices in the pool of the records to draw from.
-        count: the number of records to draw or, with `groups`, of groups whose records are all drawn.
-        models: the number of masks.
-        groups: the group of each of `records`, numbered from 0.
+        count: the number of records to draw or, with `groups` (numbered from 0), of groups that are drawn whole.
         with_members: whether to add the same share of the known members as of `records`.
     """
     members = np.arange(pool.members.start, pool.members.stop) if with_members else records[:0]
@@ -186,9 +180,7 @@ def train_rows(
     *,
     execution: Execution,
 ) -> ShadowModels:
-    """Trains all models of an audit, by the membership masks of each kind; the seed of a model follows from its kind
-    and number.
-    """
+    """Trains all models of an audit, by the membership masks of each kind; a seed follows from kind and number."""
     membership, order = np.concatenate(list(rows.values())), pool.training_order
     keys = join_keys(several(stream(key, kind), len(masks)) for kind, masks in rows.items() if len(masks))
     inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]

@@ -16,8 +16,8 @@ from jaxaudit.json_types import Count, Number, StrictStruct, demand
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.exchangeability import Alike
 from jaxaudit.metrics.forgetting_quality import Retrained
-from jaxaudit.metrics.ks import Rho, Verdict
-from jaxaudit.metrics.usage import Usage, fraction_name
+from jaxaudit.metrics.ks import Rho
+from jaxaudit.metrics.usage import Usage, Verdict, fraction_name
 from jaxaudit.shadow_models import ShadowModels
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class GroupResult(StrictStruct, frozen=True, kw_only=True):
         name: its number, and no id of the table's: groups are numbered from 1, in the order in which they first occur
             among the records of query set, holdout and members.
         first: its first query record, among the records of the table counted from 1.
-        records, holdout_records: how many of its records are in the query set, and in the holdout.
         verdict: `remembered`, by `p_adjusted`. `suspected`, by `p_adjusted_bh` alone, or by models. `not found`, which
             rules nothing out. `cannot be found`: no scores, of this group and all others, could have led to
             `remembered`. `inconclusive`: something is wrong, or the holdout has no groups of its size.
@@ -47,8 +46,8 @@ class GroupResult(StrictStruct, frozen=True, kw_only=True):
             is not counted.
         effect: how much higher its scores are than those of what it is compared with, in standard deviations of a
             record, after what is known of the records. `low`, `high`: the middle 95% of it without use.
-        share: the share of the effect of use that is left, between models of known truth, with its interval, which is
-            that of this group alone.
+        share: the share of the effect of use that is left, between models of known truth, with the interval of this
+            group alone.
     """
 
     name: Count
@@ -99,12 +98,8 @@ class Truth(StrictStruct, frozen=True):
 
 
 class RhoDetails(StrictStruct, frozen=True, tag_field="kind", tag="rho"):
-    """The details of rho.
-
-    Attributes:
-        rho: over replicates, with the distances whose ratio it is.
-        controls: rho of the positive controls, trained on the calibration set and the whole query set.
-        rule: the verdict of the paper's own rule, from the median of rho alone.
+    """The details of rho over replicates, and of its positive controls, trained on the calibration set and the whole
+    query set. `rule` is the verdict of the paper's own rule, from the median alone.
     """
 
     rho: Rho
@@ -157,14 +152,9 @@ class TestResult(StrictStruct, frozen=True):
 
 
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
-    """The result for one target.
-
-    Attributes:
-        truth: its training data, if simulated; None for a file of outputs.
-        finding: the verdict with its reasons, by the first test.
-        tests: the deciding one first.
-        checks: all checks, on the numbers that were compared.
-        groups: a verdict for each group of the query set, the smallest p-value first; none unless requested.
+    """The result for one target: its finding is that of the first test. `checks` are all, on the numbers that were
+    compared; `groups` has a verdict for each group of the query set, the smallest p-value first, if they were
+    requested.
     """
 
     name: str
@@ -249,9 +239,8 @@ class Rates(StrictStruct, frozen=True):
 class KSResult(StrictStruct, frozen=True, kw_only=True):
     """The results of the audit, with intervals of this level.
 
-    Attributes:
-        noise_floor: distances that a change of the random seed alone causes; None without rho.
-        rates: error rates of each test, measured on the shadow models; None unless requested.
+    `noise_floor` has the distances that a change of the random seed alone causes, None without rho; `rates` the error
+    rates of each test, measured on the shadow models, None unless requested.
     """
 
     level: float
@@ -268,7 +257,6 @@ class KSAudit:
         target_confidences: each target's probability of each query record's ground-truth class.
         query_confidences, calibration_confidences: in full precision; no replicates without rho.
         control_confidences: of the positive controls, trained on both sets.
-        labels: of the query set.
         sources: the papers that the tests rest on.
         form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
         shadows: the models that the tests used; None from `judge_outputs`.
@@ -301,9 +289,7 @@ class KSAudit:
         return "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
 
     def plot(self, target: int = 0) -> "Figure":
-        """Confidences of one target on two axes, and rho of all against 1; without rho, used fractions of all
-        targets.
-        """
+        """Confidences of one target on two axes; without rho, used fractions of all targets."""
         return plot_ks(self, target)
 
 

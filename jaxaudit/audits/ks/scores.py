@@ -10,19 +10,40 @@ import msgspec
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from jaxaudit.audits.finding import no_confidence, undecided
+from jaxaudit.audits.finding import Confidence, no_confidence, undecided
 from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members, with_groups
 from jaxaudit.audits.ks.judge_outputs import adjusted, target_result
-from jaxaudit.audits.ks.known_models import ScoreEvidence, members_within, recipe_evidence, undamaged, unlike_recipe
+from jaxaudit.audits.ks.known_models import (
+    NOTHING_SHOWS,
+    SAY,
+    SHOW,
+    WORD,
+    ScoreEvidence,
+    asked_names,
+    between_models,
+    contrary_scores,
+    know_members,
+    known_columns,
+    members_within,
+    models_that_used,
+    of_models,
+    of_recipe,
+    of_rows,
+    recipe_evidence,
+    target_residuals,
+    undamaged,
+    unlike_recipe,
+    ways_by_members,
+    ways_of_use,
+)
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
-from jaxaudit.audits.ks.score_evidence import known_columns, score_evidence
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
-from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of_use
+from jaxaudit.audits.ks.tests_of_use.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
+from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of_use, p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.json_types import Number, number
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
-from jaxaudit.metrics.effect import ALPHA, UNKNOWN
 from jaxaudit.metrics.exchangeability import (
     Baseline,
     blind_baseline,
@@ -31,13 +52,19 @@ from jaxaudit.metrics.exchangeability import (
     members_of_other_groups,
 )
 from jaxaudit.metrics.forgetting_quality import SOURCE, between_retrained, forget_quality, mia_auc, privleak
-from jaxaudit.metrics.group_tests import DRIFT_SOURCE
-from jaxaudit.metrics.group_tests import SOURCE as GROUP_SOURCE
 from jaxaudit.metrics.holdout import swapped
+from jaxaudit.metrics.memory import NO_MEMORY, NO_MEMORY_LEFT, MemoryAnswer, members_test
+from jaxaudit.metrics.permutation import least_permutations
+from jaxaudit.metrics.score_tests import DRIFT_SOURCE, ScoreTest, score_test
+from jaxaudit.metrics.score_tests import SOURCE as GROUP_SOURCE
+from jaxaudit.metrics.shadow import models_like_target
 from jaxaudit.metrics.usage import (
+    ALPHA,
     FAR_BEYOND_CHANCE,
     STATED_FRACTION,
+    UNKNOWN,
     WORDING,
+    Limits,
     Question,
     decided,
     less_used,
@@ -46,6 +73,139 @@ from jaxaudit.metrics.usage import (
 )
 from jaxaudit.metrics.usage import conclude as concluded
 from jaxaudit.randomness import stream
+
+NO_DIRECTION = "it is not known whether the scores are higher or lower for records that were used"
+UNDIRECTED = (
+    "{differ}it is not known whether use lowers or raises {names}: a difference is use, or the reverse, as after "
+    "over-forgetting{told}"
+)
+CONTRARY = (
+    "by {names}, models that used the query set look less used than {low}, beyond chance: the roles of models (`used`, "
+    "`before`, `unused`) may be exchanged"
+)
+LOOK = "Look at the names of the columns, and say which way the scores point (`lower` or `higher`, with their names)."
+NOT_COUNTED = "It is not known whether use lowers or raises {names} (`lower`, `higher`), so p (not used) is without."
+INNOCENT = (
+    "There is no holdout: a target that was trained in another way than the {unused} models without the query set, and "
+    "never used it, may be called not forgotten, too."
+)
+
+
+def score_evidence(
+    key: Key[Array, ""],
+    table: ScoreTable,
+    target: ScoredModel,
+    question: Question,
+    level: float,
+    *,
+    same_recipe: bool,
+) -> ScoreEvidence:
+    """How strongly one target's scores show that it used the query set, compared with the holdout or else with models
+    that never used it. Known members, or else models that used it, tell what share. The rest is as in `ScoresTest`.
+    """
+    share = between_models(table, target, level)
+    directed = [name for name in target.scores if table.directions[name]]
+    exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None
+    if exact is None:
+        unused = len(table.of("unused"))
+        normal = f"{WORD} The t-test takes the mean scores of {unused} models without the query set as normal."
+        p_never = None if share is None else share.p_unused
+        evidence = ScoreEvidence(
+            p_never,
+            Confidence("weak", normal),
+            1.0 if p_never is None else 1 - p_never,
+            caveats=(INNOCENT.format(unused=unused),),
+        )
+        if question == "used" and not same_recipe:
+            evidence = evidence._replace(unshown=(NOTHING_SHOWS,), helps=SHOW)
+        evidence = evidence if directed else evidence._replace(invalid=(_undirected(table, target, ""),), helps=SAY)
+    else:
+        unknown = [name for name in asked_names(target, table.rows("query", "holdout")) if not table.directions[name]]
+        not_counted = (NOT_COUNTED.format(names=", ".join(unknown)),) if unknown and exact.directed else ()
+        evidence = ScoreEvidence(exact.p_never, EXACT, exact.p_smaller, caveats=not_counted)
+        if not exact.directed and exact.p_never <= ALPHA:
+            differ = f"query set and holdout differ ({p_text(exact.p_never)}), but "
+            evidence = evidence._replace(invalid=(_undirected(table, target, differ),))
+        evidence = evidence if exact.directed else evidence._replace(helps=SAY)
+    if contrary := contrary_scores(table, target):
+        low = "models that did not" if table.of("unused") else "the holdout"
+        evidence = evidence._replace(
+            invalid=(*evidence.invalid, CONTRARY.format(names=", ".join(contrary), low=low)), helps=LOOK
+        )
+    members = _by_members(key, table, target, question, level, evidence.p_never)
+    if isinstance(members, MemoryAnswer):
+        remembers, usage = members.p_memory <= ALPHA, members.usage
+        return evidence._replace(
+            p_fully=usage.p_fully,
+            limits=Limits(usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper, usage.detectable),
+            why="" if remembers else NO_MEMORY if question == "used" else NO_MEMORY_LEFT,
+            trust=measured_by(members.memory) if remembers else FAINT,
+            words=LEFT if question == "left" else OF_USE,
+            invalid=(*usage.invalid, *evidence.invalid),
+            strange=() if remembers else (STRANGE[question],),
+            by_members=True,
+        )
+    used = models_that_used(table, target)
+    if share is None or not used:
+        return evidence._replace(why=members or evidence.why)
+    by_models = of_models(evidence, share, len(table.of("unused")), len(used), question)
+    if question == "left":
+        return by_models
+    p_alike = recipe_evidence(table, target)
+    with_share = of_recipe(by_models, evidence, p_alike, same_recipe)
+    return with_share._replace(checks=(models_like_target(p_alike),))
+
+
+def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:
+    """Why no score of a target shows use, and which way models and members of known truth say that the scores point."""
+    ways = {name: way for name, way in (ways_by_members(table, target) | ways_of_use(table, target)).items() if way}
+    stated = ", ".join(f"{name} {'higher' if way > 0 else 'lower'}" for name, way in ways.items())
+    names = ", ".join(name for name in target.scores if not table.directions[name])
+    hint = f" (by models or members that are known to have used the records: {stated})" if stated else ""
+    return UNDIRECTED.format(differ=differ, names=names, told=hint)
+
+
+def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel) -> ScoreTest | None:
+    """The exact test; None if the target has no score on both sets."""
+    dealt_rows, size = table.rows("query", "holdout"), len(table.rows("query"))
+    left, directions = target_residuals(table, target, dealt_rows)
+    if not len(directions):
+        return None
+    return score_test(
+        stream(key, "test of scores"),
+        left,
+        directions,
+        size,
+        groups=of_rows(table.groups, dealt_rows),
+        pairs=of_rows(table.pairs, dealt_rows),
+        strata=of_rows(table.strata, dealt_rows),
+        permutations=least_permutations(len(table.of("target"))),
+    )
+
+
+def _by_members(
+    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float, p_never: float | None
+) -> MemoryAnswer | str:
+    """What known members show; a reason if they show nothing, empty if there are none."""
+    sets = [table.rows(role) for role in ("query", "holdout", "members")]
+    if not len(sets[2]) or p_never is None or not len(sets[1]):
+        return ""
+    rows = np.concatenate(sets)
+    left, directions = target_residuals(table, target, rows, know_members(table))
+    if not directions.any():
+        return NO_DIRECTION
+    return members_test(
+        stream(key, "members of scores"),
+        (left[0] * directions)[:, directions != 0].mean(axis=1),
+        (len(sets[0]), len(sets[1]), len(sets[2])),
+        groups=of_rows(table.groups, rows),
+        strata=table.strata[rows] if table.strata is not None and members_within(table) else None,
+        p_never=p_never,
+        permutations=least_permutations(len(table.of("target"))),
+        level=level,
+        question=question,
+    )
+
 
 WHAT_HELPS = (
     "Add records that the target did use (rows of the set `members`), or scores of models of known truth (columns "
@@ -106,12 +266,8 @@ def judge_scores(
     """Has each target of a table of scores forgotten the query set, or never used it?
 
     `test` has the stated share and the question, `key` serves permutations, and no verdict depends on `level`. `by`
-    asks for a verdict on each group, too. Groups with records of both sets are then taken for names of records that
-    were dealt one by one.
-
-    Raises:
-        InputError: there is no target, no query set, or neither a holdout nor models that never used the query set;
-            groups were dealt neither whole nor record by record; or no score of known direction is there.
+    asks for a verdict on each group, too; groups with records of both sets are then taken for names of records that
+    were dealt one by one. Groups that were dealt neither way are an `InputError`.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table
@@ -142,7 +298,7 @@ def judge_scores(
     checks: tuple[Check, ...] = ()
     if len(holdout):
         dealt_rows = table.rows("query", "holdout")
-        pairs = None if table.pairs is None else table.pairs[dealt_rows]
+        pairs = of_rows(table.pairs, dealt_rows)
         columns = known_columns(table, dealt_rows)
         checks = (
             holdout_blind(_blind(stream(key, "blind baseline"), table, columns, "query", "holdout", pairs=pairs)),
@@ -194,8 +350,8 @@ def _blind(
     """How well the first of these sets is told apart from the others without the target."""
     rows = table.rows(*sets)
     texts = None if table.texts is None else [table.texts[index] for index in rows]
-    groups = None if table.groups is None else table.groups[rows]
-    strata = None if table.strata is None else table.strata[rows]
+    groups = of_rows(table.groups, rows)
+    strata = of_rows(table.strata, rows)
     return blind_baseline(key, columns, texts, len(table.rows(sets[0])), groups=groups, pairs=pairs, strata=strata)
 
 
@@ -289,15 +445,11 @@ DECIDES_NOTHING = "These are open-unlearning's numbers, which decide nothing."
 
 
 def _tofu(table: ScoreTable, target: ScoredModel) -> tuple[Judgement, ...]:
-    """Forget quality and privleak of a target beside the first retrained model, and both between retrained models; none
-    without the scores that they take.
-    """
+    """Forget quality and privleak beside the first retrained model, and between these; none without their scores."""
     retrained = table.of("unused")
 
     def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
-        """The score `name` on each of `sets`, for the target and then each retrained model; None where a record has
-        none.
-        """
+        """The score `name` on each of `sets`, for the target and each retrained model; None where a record has none."""
         rows = [table.rows(role) for role in sets]
         values = (model.scores.get(name) for model in (target, *retrained))
         return [

@@ -195,9 +195,7 @@ Target = FileTarget | SimulatedTarget
 def _of_files(
     files: Sets[Outputs], labels: Mapping[Role, Int[np.ndarray, " _"]], names: Mapping[Role, tuple[str, str]]
 ) -> tuple[Check, ...]:
-    """Checks of a model's files, the order of their rows and columns and their scale; `names` has each checked set's
-    name in messages, and that of the check.
-    """
+    """Checks of the order of rows and columns of a model's files, and of their scale."""
     roles = [role for role in names if role in files and role in labels]
     if not roles:
         return ()
@@ -231,11 +229,7 @@ def _in_order(file: Outputs, labels: Int[np.ndarray, " n"], of: str, check: str)
 
 
 def all_on_calibration(targets: Sequence[Target]) -> bool:
-    """Whether the targets from files have outputs on the calibration set, of which they then used none.
-
-    Raises:
-        InputError: some have and some have not.
-    """
+    """Whether targets from files have outputs on the calibration set, of which they used none; all or none must."""
     answers = {Role.CALIBRATION in target.on for target in targets if isinstance(target, FileTarget)}
     if len(answers) > 1:
         raise InputError(

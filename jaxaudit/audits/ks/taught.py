@@ -1,9 +1,9 @@
 """How difficult the records of a test are, taught by these records: the small models that `odds_without` asks.
 
-A dense network learns any record, and of images a convolutional one beside it. Each is trained for several numbers of
-epochs: what is difficult early on, and what late, tells of different targets. Their predictions are kept in the cache
-folder, by a digest of everything that they depend on; no record and no class is kept. Without inputs, or where models
-would learn nothing, neighbours tell the difficulty (`metrics.difficulty`).
+A dense network learns any record, and of images a convolutional one beside it, each for several numbers of epochs: what
+is difficult early on, and what late, tells of different targets. Predictions are kept in the cache folder, by a digest
+of everything that they depend on; no record and no class is kept. Without inputs, or where models would learn nothing,
+neighbours tell the difficulty (`metrics.difficulty`).
 """
 
 from functools import lru_cache
@@ -82,8 +82,8 @@ def taught_difficulty(
     examples: Examples,
     progress: Progress | None = None,
 ) -> TaughtDifficulty:
-    """The difficulty that the records of all sets of a test teach. The result is the same for the same records in any
-    order, and on every call with the same key on the same kind of device.
+    """The difficulty that the records of all sets of a test teach: the same for the same records in any order, and on
+    every call with the same key on the same kind of device.
     """
     count = len(examples)
     if not examples.inputs.size or len(examples.class_names) < 2 or are_texts(examples):

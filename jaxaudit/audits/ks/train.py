@@ -1,12 +1,21 @@
-"""Trains the shadow models of the tests of use: draws their membership masks, and trains them together."""
+"""The shadow models of the tests of use: which tests can be made, how large an audit is, and the training of all
+models.
+
+An effort is a number of counted operations (`ensemble/execution.py`), the same on every machine, and a plan a function
+of shapes and options. An audit that would take more is reduced; what was given by hand stands. No set is refused: where
+nothing is within the effort, the smallest audit is made. Records that are left out are drawn at random by the seed
+alone, outputs in step.
+"""
 
 import dataclasses
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Int, Key
+from scipy import special
 
 from jaxaudit.audits.ks.models import Rows, make_pool, train_rows
 from jaxaudit.audits.ks.target import (
@@ -31,12 +40,165 @@ from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.pairs import refuse_overlap
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
-from jaxaudit.metrics.shadow import refuse_few
+from jaxaudit.metrics.shadow import SHARE, refuse_few
+from jaxaudit.metrics.usage import POWER
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
+
+EFFORTS = {"quick": 6e13, "full": math.inf}
+"""Counted operations of each effort: on two cores of a CPU, `quick` takes about ten minutes with reading, compiling and
+judging."""
+FEWEST = 1_000
+"""Query records below which a smaller model, and then fewer epochs, are preferred to fewer records."""
+LEAST_RECORDS = 200
+"""The smallest number of records that a plan chooses."""
+LEAST_STEPS = 600
+"""If records are reduced, epochs are added until the smallest training set gives this many minibatches: a network that
+fits its records badly remembers little of them."""
+LEAST_EPOCHS = 5
+ROUND = 100
+"""Records are rounded to hundreds."""
+
+
+class Work(NamedTuple):
+    """The models of an audit, as far as they affect its cost: records of each set, training records of each simulated
+    target for `whole` query records, the tests with rho, and each with the fewest models that the options allow
+    (`lightest`).
+    """
+
+    query: int
+    calibration: int
+    holdout: int
+    targets: tuple[int, ...]
+    whole: int
+    tests: tuple[KSTest, ...]
+    epochs: int
+    batch_size: int
+    members: int = 0
+    lightest: tuple[KSTest, ...] = ()
+
+    @property
+    def sizes(self) -> Sets[int]:
+        """The records of each set."""
+        return Sets(query=self.query, calibration=self.calibration, holdout=self.holdout, members=self.members)
+
+    @property
+    def records(self) -> tuple[int, int, int, int]:
+        return self.query, self.calibration, self.holdout, self.members
+
+
+class Free(NamedTuple):
+    """What a plan may reduce beside the models of tests: options that were not given."""
+
+    records: bool
+    epochs: bool
+
+
+class Plan(NamedTuple):
+    """An audit of some effort: the index of the model that it trains, that model's cost, and all counted operations."""
+
+    network: int
+    work: Work
+    cost: StepCost
+    operations: float
+
+
+def members(work: Work) -> Int[np.ndarray, " models"]:
+    """The number of training records of each model."""
+    scale = work.query / work.whole
+    parts = [(models, size) for _, sizes in sizes_of(work.tests, work.sizes) for models, size in sizes]
+    parts += [(1, round(scale * target)) for target in work.targets]
+    return np.concatenate([np.full(models, max(1, size)) for models, size in parts])
+
+
+def sizes_of(tests: Iterable[KSTest], set_sizes: Sets[int]) -> Iterator[tuple[KSTest, tuple[tuple[int, int], ...]]]:
+    """Each test with the numbers of models and of their training records; models that two tests share count once."""
+    kinds_before = set[str]()
+    for test in tests:
+        kinds = set(test.kinds())
+        shared = bool(kinds) and kinds <= kinds_before
+        yield test, () if shared else test.training_sizes(set_sizes)
+        kinds_before |= kinds
+
+
+def plan_of(network: int, work: Work, cost: StepCost) -> Plan:
+    """The plan of a work: with the operations to train all models, and to evaluate them on all records."""
+    sizes = members(work)
+    steps = work.epochs * int((-(-sizes // work.batch_size)).sum())
+    return Plan(network, work, cost, steps * cost.step + len(sizes) * sum(work.records) * cost.record)
+
+
+def cost_of(full: Work, plan: Work) -> float:
+    """The approximate factor by which the minimum detectable fraction grows from the full work to the plan's: the
+    square root of the ratio of records, times the ratio of quantiles for fewer shadow models.
+    """
+
+    def quantile(work: Work) -> float:
+        models = next((test.references for test in work.tests if test.references), 0)
+        return float(special.stdtrit(models - 1, POWER)) if models > 1 else 1.0
+
+    return math.sqrt(full.query / plan.query) * quantile(plan) / quantile(full)
+
+
+def choose(full: Work, costs: Iterable[StepCost], effort: str, free: Free) -> Plan:
+    """The plan of an effort that reduces least; the smallest of all if none is within it.
+
+    In this order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer
+    records, down to `FEWEST`; the same with the next model, whose cost is only then asked for; fewer epochs, and even
+    fewer records.
+    """
+    most, fewest = EFFORTS[effort], min(FEWEST, full.query)
+    for network, cost in enumerate(costs):
+        for work in _lighter(full):
+            plan = plan_of(network, work, cost)
+            if plan.operations <= most:
+                return plan
+        fewer = _fewer_records(plan, most, free, fewest)
+        if fewer.operations <= most:
+            return fewer
+    epochs = min(work.epochs, LEAST_EPOCHS) if free.epochs else work.epochs
+    short = plan._replace(work=work._replace(epochs=epochs))
+    return _fewer_records(short, most, free._replace(epochs=False), LEAST_RECORDS)
+
+
+def _lighter(full: Work) -> Iterator[Work]:
+    yield full
+    work = full
+    for of_guess in (True, False):
+        pairs = zip(work.tests, full.lightest, strict=True)
+        tests = tuple(light if test.of_guess == of_guess else test for test, light in pairs)
+        if tests != work.tests:
+            work = work._replace(tests=tests)
+            yield work
+
+
+def _fewer_records(plan: Plan, most: float, free: Free, fewest: int) -> Plan:
+    """The plan with the most records that takes at most so many operations, or with the `fewest` records."""
+    largest = max(plan.work.records)
+    sizes = [fewest, *range(ROUND * (fewest // ROUND + 1), largest + 1, ROUND)] if free.records else [largest]
+    low, high = 0, len(sizes)
+
+    def of_size(index: int) -> Plan:
+        return plan_of(plan.network, _of_records(plan.work, sizes[index], free.epochs), plan.cost)
+
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if of_size(middle).operations <= most else (low, middle)
+    return of_size(max(0, low - 1))
+
+
+def _of_records(work: Work, records: int, more_epochs: bool) -> Work:
+    """The work with at most this many records of each set, and enough epochs to learn them."""
+    query, calibration, holdout, members = (min(size, records) for size in work.records)
+    fewer = work._replace(query=query, calibration=calibration, holdout=holdout, members=members)
+    if more_epochs and fewer != work:
+        steps = -(-min(query, round(SHARE * calibration)) // work.batch_size)
+        fewer = fewer._replace(epochs=max(work.epochs, -(-LEAST_STEPS // steps)))
+    return fewer
+
 
 NEEDS_BEFORE = "it needs each target's outputs before the deletion (`before`), on query set and holdout"
 
@@ -180,22 +342,20 @@ def train_shadows(
     members: Examples | None = None,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> ShadowModels:
-    """Trains shadow models of known membership, with which `judge` compares targets.
+    """Trains shadow models of known membership (Shokri et al. 2017), with which `judge` compares targets.
 
-    All models that the tests need, and every simulated target, are trained in a single `fit_many`. Shadow models are
-    those of Shokri et al. (2017).
+    All models that the tests need, and every simulated target, are trained in a single `fit_many`.
 
     Args:
-        key: random key. Each kind of model has its own random stream, so a further test, target or replicate changes no
-            existing number.
+        key: each kind of model has its own random stream, so a further test, target or replicate changes no existing
+            number.
         query: the data in question, preprocessed as the learner requires. Texts (`sequences`) are judged by the holdout
             and the members test alone. All sets have the same classes in the same order, and share no record. If the
             provider assigned whole groups, such as patients, to query set, holdout and members, all records of these
             have their `groups`: tests then randomise and permute whole groups.
         calibration: data of the same domain. None with known members only: then no model is trained, and only the
             members test can be made.
-        learner: the network and recipe of all models: the target's own, as far as it is known. None without a
-            calibration set.
+        learner: the network and recipe of all models: the target's own, as far as it is known.
         targets: the models to judge. A `SimulatedTarget` is trained here; a `FileTarget` that does not fit these sets
             is rejected before anything is trained.
         tests: the tests to be made, from `jaxaudit.audits.ks.tests_of_use` or your own; by default `default_tests`.
@@ -205,8 +365,8 @@ def train_shadows(
         execution: models per batch, progress, and where finished models are kept.
 
     Raises:
-        InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, or a test is
-            named twice or cannot be made.
+        InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, or a test
+            cannot be made.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -271,10 +431,8 @@ def train_shadows(
 
 
 def default_tests(sets: Sets[Examples], targets: Sequence[Target] = ()) -> tuple[KSTest, ...]:
-    """The default tests where models are trained: by known members, by a holdout, and by shadow models.
-
-    The shadow test is made with outputs on the calibration set, or if there are no other tests. rho comes last, but not
-    of texts.
+    """The default tests where models are trained: by known members, by a holdout, and by shadow models where outputs on
+    the calibration set, or no other test, are there. rho comes last, but not of texts.
     """
     roles = {*map(str, sets), *(["before"] if _all_before(targets) else [])}
     possible = [name for name, needs in BUILT_IN.items() if roles.issuperset(needs)]

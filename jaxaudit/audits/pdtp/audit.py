@@ -56,16 +56,10 @@ class PDTPAudit:
             is 0.
         floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
         duplicates: the number of records with the same input and label, the record itself included.
-        only_member: whether it is the only record of its class, so that the model without it was not trained on that
-            class.
+        only_member: whether it is the only record of its class.
         measurements: PDTP of each record in each measurement; each measurement has its own key.
-        model: the kind of model that the learner trains, in words.
         train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
-        examples: the number of training records.
-        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
-        seeded: whether the learner's result depends on its key.
-        groups: the group of each record, numbered from 0, if whole groups were left out; the largest has
-            `largest_group` records.
+        groups: the group of each record, numbered from 0, if whole groups were left out.
         tokens: of records of text, how many tokens of each count; their mean log-likelihoods (nats a token) under A(T)
             and under the models without the record are `log_likelihoods`.
     """
@@ -219,12 +213,8 @@ def measure_pdtp(
         execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Returns:
-        The PDTP in nats of each measured record, larger for a more exposed one, with its seed floor. `result` is what
-            `jaxaudit pdtp` reports, `finding` its verdict: `records exposed`, `no record exposed` or `inconclusive`.
-
-    Raises:
-        InputError: a record does not exist or is given twice, there is a single class or group, or a number is out of
-            range.
+        The PDTP in nats of each measured record, larger for a more exposed one, with its seed floor. `finding` is the
+            verdict: `records exposed`, `no record exposed` or `inconclusive`.
 
     >>> import jaxaudit as ja
     >>> people = ja.ordinal(ja.load_table("breast-cancer"))

@@ -1,8 +1,7 @@
 """The result of the `pdtp` audit, which is its JSON, its verdict, decided by one rule for all outputs.
 
 PDTP is printed with what could mislead: the seed floor; copies of a record; a class that vanishes with its only member;
-values above 1 that the edges of bins made; and, where it is proven (`BoundsDTP`), how far any other input can move. The
-contents of a risky record are private: they are shown on the terminal when asked for, never in a file.
+values above 1 that the edges of bins made; and, where it is proven (`BoundsDTP`), how far any other input can move.
 """
 
 import math
@@ -14,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import Meta, field
 
-from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, undecided
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, plural, undecided
 from jaxaudit.json_types import Count, Nats, StrictStruct, demand
 from jaxaudit.metrics.pdtp import DTP_1
 
@@ -28,11 +27,7 @@ class Bar(StrictStruct, frozen=True):
     PDTP is the largest change of any class's log-probability on a record when the record is left out of training, in
     nats. The seed floor is that change when only the training seed differs. The first bar counts exact zeros.
 
-    Attributes:
-        name: the two edges in words, such as `0.3-1`.
-        breaks_dtp_1: whether PDTP in this bar exceeds 1 nat, which breaks the DTP-1 rule.
-        records: the number of records with PDTP in this bar.
-        by_seed_floor: the number of records with a mean seed floor in this bar.
+    `name` has the two edges in words, such as `0.3-1`; PDTP above 1 nat breaks the DTP-1 rule.
     """
 
     name: str
@@ -44,12 +39,8 @@ class Bar(StrictStruct, frozen=True):
 
 
 class Floor(StrictStruct, frozen=True):
-    """How much another seed alone changes outputs, over the measured records.
-
-    Attributes:
-        seeded: whether the learner's result depends on its seed at all.
-        mean: over records and seeds.
-        above: number of records whose PDTP is above the largest value of their own seed floor.
+    """How much another seed alone changes outputs, over the measured records, if the learner is `seeded`; `above`
+    counts records whose PDTP is above the largest value of their own floor.
     """
 
     seeded: bool
@@ -59,18 +50,8 @@ class Floor(StrictStruct, frozen=True):
 
 
 class Risk(StrictStruct, frozen=True):
-    """One measured record.
-
-    Attributes:
-        index: its index in the given table, from 0.
-        pdtp: nats; `exact_pdtp` without bins.
-        dtp_bound: an upper bound of its DTP, without bins; None if none is proven for the learner.
-        seed_floor, seed_floor_max: the mean and the largest change by another seed alone.
-        class_: the class whose probability changes most; `class` in JSON.
-        direction: 1 if the model with the record gives that class a higher probability, -1 if lower, 0 if nothing
-            changes.
-        duplicates: number of records with the same input and label, the record itself included.
-        only_member_of_its_class: whether the model without it was trained on no record of its class.
+    """One measured record: its index in the given table, from 0, and its numbers as in `PDTPAudit`, in nats; `class_`,
+    the class whose probability changes most, is `class` in JSON.
     """
 
     index: Count
@@ -86,11 +67,8 @@ class Risk(StrictStruct, frozen=True):
 
 
 class Reduction(StrictStruct, frozen=True):
-    """The largest PDTP as the riskiest record is removed repeatedly.
-
-    Attributes:
-        removed: the record removed at each step, by its index at the start.
-        max_pdtp: the largest PDTP of the remaining records, in nats: before the first step and after each.
+    """The largest PDTP, in nats, as the riskiest record is removed repeatedly: before the first step and after each.
+    `removed` has the record removed at each step, by its index at the start.
     """
 
     removed: tuple[Count, ...]
@@ -98,12 +76,8 @@ class Reduction(StrictStruct, frozen=True):
 
 
 class GroupRisk(StrictStruct, frozen=True):
-    """One group of records, such as an author, that was left out as a whole.
-
-    Attributes:
-        first: the index of its first measured record in the given table.
-        records: number of its measured records.
-        pdtp, seed_floor_max: the largest of its records, nats.
+    """One group of records, such as an author, that was left out as a whole: the index of its first measured record in
+    the given table, the number of these, and the largest of their values, nats.
     """
 
     first: Count
@@ -128,10 +102,8 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     Attributes:
         finding: `records exposed`, `no record exposed` or `inconclusive`.
         model: the kind of model that was trained here, in words.
-        max_pdtp, median_pdtp: of any measured record, in nats.
         dtp_bound: an upper bound in nats of the change by any measured record, on any input and without bins; None if
             none is proven for the learner.
-        quantiles: of PDTP over the measured records.
         above_1: number of records with a PDTP above 1 nat; `above_1_without_bins` without bins.
         above_1_within_floor: number of these not above the largest value of their own seed floor.
         copies: number of measured records with the same input and label as another record.
@@ -212,7 +184,7 @@ def pdtp_finding(result: PDTPResult, bins: int, with_and_without_bins: int) -> F
     outputs = outputs if result.texts is None else "probability of the whole text"
     rule = f"DTP-1 rule, {outputs}{'' if result.groups is None else ', whole groups left out'}"
     risky, measured = result.above_1, result.records_measured
-    above = f"{risky:,} of {_records(measured)} {_has(risky)} a PDTP above 1 ({rule})"
+    above = f"{risky:,} of {plural(measured, 'record')} {_has(risky)} a PDTP above 1 ({rule})"
     if risky == artefacts > 0:
         sentence = f"{above}, but none without bins: crossing the edge of one bin is enough."
         why = "Bins alone lift these records above 1."
@@ -268,19 +240,19 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
         _bins(result, bins, artefacts),
     ]
     copies = (
-        f"{_records(result.copies)} {_has(result.copies)} exact copies, which hide each other: PDTP measures one copy "
-        "at a time"
+        f"{plural(result.copies, 'record')} {_has(result.copies)} exact copies, which hide each other: PDTP measures "
+        "one copy at a time"
     )
     checks.append(assumed("copies", not result.copies, "no record has an exact copy", copies))
     if result.groups is not None:
-        size = f"the largest group has {_records(result.largest_group)} of {result.training_records:,}"
+        size = f"the largest group has {plural(result.largest_group, 'record')} of {result.training_records:,}"
         large = f"{size}: models without it take other minibatches, so its PDTP contains what a seed moves"
         share = result.largest_group / result.training_records
         checks.append(assumed("size of groups", share <= LARGE, size, large))
     if result.texts is None:
         alone, class_message = result.lone_members, "the class of every measured record has another member"
         are = "is" if alone == 1 else "are"
-        only = f"{_records(alone)} {are} the only member of a class, which vanishes with it"
+        only = f"{plural(alone, 'record')} {are} the only member of a class, which vanishes with it"
         checks.append(assumed("classes", not alone, class_message, only))
     return in_order(checks)
 
@@ -319,7 +291,9 @@ def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
         most = math.log(2 * bins - 1)
         caveats.append(f"Outputs are compared in {bins:,} bins: no PDTP can exceed {most:.2f}.")
         if hidden:
-            caveats.append(f"Bins hide changes of small probabilities: {_records(hidden)} above 1 only without bins.")
+            caveats.append(
+                f"Bins hide changes of small probabilities: {plural(hidden, 'record')} above 1 only without bins."
+            )
     if result.texts is not None:
         caveats.append(
             "e to the power of PDTP is the ratio of a text's probabilities with and without it, all tokens together, "
@@ -338,10 +312,6 @@ def _is_bounded(result: PDTPResult) -> bool:
 
 def _measured(result: PDTPResult) -> str:
     return f"{result.records_measured:,} of {result.training_records:,} records"
-
-
-def _records(count: int) -> str:
-    return f"{count:,} record{'' if count == 1 else 's'}"
 
 
 def _has(count: int) -> str:

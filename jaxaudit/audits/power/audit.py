@@ -1,6 +1,5 @@
-"""The `power` audit: the minimum detectable fraction of a test of use, measured before there is a target.
-
-Models are trained, or a pilot's table has scores.
+"""The `power` audit: the minimum detectable fraction of a test of use, on models that are trained or of a pilot's
+table.
 """
 
 import math
@@ -13,12 +12,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.audits.finding import UNDECIDED
+from jaxaudit.audits.ks.known_models import know_members, known_columns, of_rows
 from jaxaudit.audits.ks.models import Rows, draw_records, generators, make_pool, share_row, train_rows
-from jaxaudit.audits.ks.plan import EFFORTS, LEAST_EPOCHS, LEAST_RECORDS, ROUND
-from jaxaudit.audits.ks.score_evidence import know_members, known_columns
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests_of_use.members import MembersTest
+from jaxaudit.audits.ks.train import EFFORTS, LEAST_EPOCHS, LEAST_RECORDS, ROUND
 from jaxaudit.audits.power.result import (
     ENOUGH_MODELS,
     FRACTIONS,
@@ -39,7 +38,7 @@ from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.difficulty import difficulty
-from jaxaudit.metrics.members import LEAST_MEMBERS
+from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
     Memory,
     Separation,
@@ -50,7 +49,7 @@ from jaxaudit.metrics.power import (
     separation,
     separation_of,
 )
-from jaxaudit.metrics.score_permutation import normal_scores, residuals
+from jaxaudit.metrics.score_tests import normal_scores, residuals
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels
@@ -155,9 +154,6 @@ def measure_power(
         models: number of shadow models, here and in the planned audit.
         reduced: what was reduced to fit the effort, in words, which become part of the finding.
 
-    Raises:
-        InputError: the sets overlap, or there are too few groups.
-
     >>> import jax
     >>> import jaxaudit as ja
     >>> digits = ja.load("digits")
@@ -193,12 +189,11 @@ def measure_power(
 def power_of_models(
     shadows: ShadowModels, *, holdout_size: int | None = None, members_size: int | None = None, fraction: float = 0.1
 ) -> PowerAudit:
-    """The same answer, measured on models of a bank (`open_bank`) trained on random query and holdout records; no model
-    is trained.
+    """The same answer, measured on models of a bank (`open_bank`) trained on random query and holdout records.
 
     How much further a target with its own data would lie is not measured, since every model of a bank has its own draw
     of the calibration set. By default the planned audit has as many holdout records as the bank, and as many known
-    members as the bank has query records. Too few models for the holdout test are an `InputError`.
+    members as the bank has query records.
     """
     pool, mixed = shadows.pool, shadows.take(shadows.of(Kind.MIXED))
     query, dealt_stop = pool.query.stop, pool.holdout.stop
@@ -222,9 +217,7 @@ def audit_of(
     reduced: Sequence[str] = (),
     models: int | None = None,
 ) -> PowerAudit:
-    """The audit for given sizes of the three sets, from how far scores separate members from non-members, with `models`
-    shadow models, by default as many as were measured.
-    """
+    """The audit for these sizes of the three sets, from how far scores separate members from non-members."""
     models = measured.models if models is None else models
     query, holdout, _ = sizes_given
     scaled = [tuple(max(2, round(scale * records)) for records in sizes_given) for scale in SCALES]
@@ -293,9 +286,6 @@ def power_of_scores(
     The rest is a normal approximation, as in `measure_power`. Planned sizes are by default that of the pilot's query
     set.
 
-    Raises:
-        InputError: the table has neither of these, or no score of known direction.
-
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table
     >>> random = np.random.default_rng(1)
@@ -313,7 +303,7 @@ def power_of_scores(
     else:
         rows, (scores, membership) = table.rows("members", "holdout"), _of_members(table)
         models = len(scores)
-    groups = None if table.groups is None else table.groups[rows]
+    groups = of_rows(table.groups, rows)
     # One model has no spread between models; of two equal ones it is 0.
     twice = (scores, membership) if len(scores) > 1 else (np.repeat(scores, 2, 0), np.repeat(membership, 2, 0))
     measured = msgspec.structs.replace(separation_of(*twice, groups), models=models)

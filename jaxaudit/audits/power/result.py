@@ -10,8 +10,7 @@ from scipy import special
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
-from jaxaudit.metrics.effect import ALPHA, POWER
-from jaxaudit.metrics.members import LEAST_MEMBERS
+from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
     MOST_RECORDS,
     Memory,
@@ -22,6 +21,7 @@ from jaxaudit.metrics.power import (
     records_needed,
     remembering,
 )
+from jaxaudit.metrics.usage import ALPHA, POWER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +44,9 @@ class Chance(StrictStruct, frozen=True):
 
 
 class Size(StrictStruct, frozen=True):
-    """The power of an audit of so many query and holdout records.
-
-    Attributes:
-        given: whether these are the requested sizes.
-        chances: the probability of detection for each of `FRACTIONS`.
-        min_detectable: the smallest used fraction detected with 95% probability, if any; `least_noticed` in JSON.
+    """The power of an audit of so many query and holdout records: the probability of detection for each of `FRACTIONS`,
+    and the smallest used fraction detected with 95% probability, if any (`least_noticed` in JSON). `given`: they were
+    requested.
     """
 
     query: int
@@ -67,11 +64,10 @@ class ByModels(StrictStruct, frozen=True):
 
 
 class Conclusion(StrictStruct, frozen=True):
-    """The probable conclusions on a target, at these sizes.
+    """The probable conclusions on a target, at these sizes (0 members: without known members), `by` the available
+    evidence.
 
     Attributes:
-        by: the available evidence.
-        query, holdout, members: numbers of records; 0 members without known members.
         remembers: how much the target memorises, as a multiple of what the shadow models memorise.
         memory: the expected difference between known members and holdout, in standard errors; None without known
             members, infinite if scores have no spread.
@@ -138,8 +134,7 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
 
 def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int, ...]]) -> tuple[Conclusion, ...]:
     """The probable conclusions at these sizes of query set, holdout and known members, by the holdout test (`measured`)
-    and the members test (`memory`). If there are shadow models, the holdout test detects use, also beside known
-    members.
+    and the members test (`memory`). With shadow models, the holdout test detects use, also beside known members.
     """
     separations: dict[By, tuple[Separation | None, Separation]] = {
         "members and shadow models": (memory.helped, measured),
@@ -163,10 +158,8 @@ def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int,
 
 @dataclass(frozen=True)
 class PowerAudit:
-    """The result of the `power` audit.
-
-    `models_per_batch` models were trained at the same time; None if none was, and `separation.stretch` is unknown.
-    `form` is how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
+    """The result of the `power` audit. `models_per_batch` is None if no model was trained; `form` is how convolutions
+    were computed (`kernels.convolutions`), None: as JAX has them, or there are none.
     """
 
     result: PowerResult

@@ -11,26 +11,23 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
-from jaxaudit.audits.unlearn.against_retrained import (
-    MethodOutputs,
-    compare_with_retrained,
-    distinguishability,
-    protocol_of,
-)
 from jaxaudit.audits.unlearn.evaluate import (
     Attacker,
+    MethodOutputs,
     Setting,
+    compare_with_retrained,
+    distinguishability,
     end,
     flat_params,
     inputs_of,
     on_host,
     params_of,
+    protocol_of,
     score,
     traced,
     unlearned,
 )
-from jaxaudit.audits.unlearn.finding import concluded_result
-from jaxaudit.audits.unlearn.given_models import check_name
+from jaxaudit.audits.unlearn.outputs_result import check_name
 from jaxaudit.audits.unlearn.result import (
     AMNESIAC,
     ORIGINAL,
@@ -40,6 +37,7 @@ from jaxaudit.audits.unlearn.result import (
     MethodModels,
     MethodScores,
     UnlearnAudit,
+    concluded_result,
 )
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
@@ -50,7 +48,7 @@ from jaxaudit.learners.learner import init_key
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.forgetting_quality import TOFU_SOURCE as TOFU
-from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
+from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
@@ -81,9 +79,9 @@ def compare_unlearning(
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
 
     For every seed, trains a model on all of `train` and the same model without the records to forget. Every method then
-    makes the trained models forget these. Each method's scores are compared with those of the
-    retrained models, the reference for forgetting. The comparison is two-sided: a model that exposes less than a
-    retrained one, or on which attacks succeed less, is distinguishable, too.
+    makes the trained models forget these, and its scores are compared with those of the retrained models, the reference
+    for forgetting. The comparison is two-sided: a model that exposes less than a retrained one, or on which attacks
+    succeed less, is distinguishable, too.
 
     Memory on the host: `seeds * (methods + 1)` models.
 
@@ -109,16 +107,14 @@ def compare_unlearning(
         notes: limitations of the input, in sentences, which become part of every finding.
         other_answers: for TOFU's forget quality, the other answers to the questions to forget, as `sequences`: a
             paraphrase of the right one, then wrong ones, of each record in its order.
-        execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Returns:
         For every method the scores of its models, and which of them differ from those of retrained models. `finding` is
             the worst verdict: `distinguishable`, `not distinguishable` or `inconclusive`.
 
     Raises:
-        InputError: nothing is to be forgotten, or everything, shapes disagree, a label is not an output of the learner,
-            the name of a method is reserved or its parameters do not fit the model, amnesiac unlearning is requested
-            for a network with batch normalisation, or a number is out of range.
+        InputError: nothing is to be forgotten, or everything; the parameters of a method do not fit the model, its name
+            is reserved; or amnesiac unlearning is requested for a network with batch normalisation.
 
     >>> from functools import partial
     >>> import optax

@@ -1,8 +1,16 @@
-"""Measures for many models at once what they still expose of the records to forget; and what an audit costs."""
+"""Measures for many models at once what they still expose of the records to forget, and compares methods with
+retraining.
 
-from collections.abc import Callable
+Models of one seed share initial weights before and after forgetting. So the challenge's score and U-LiRA compare a
+method's models of one half of the seeds with retrained models of the other half: all methods with the same ones, and
+retrained and original models in the same way. F of a perfect method is about 0.2 and an epsilon depends on the number
+of models, so a number without these two rows cannot be read.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -11,17 +19,35 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real, Shaped
 
 from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
-from jaxaudit.audits.unlearn.result import MethodScores, ScoreSpread
+from jaxaudit.audits.unlearn.result import (
+    COMPARED,
+    LEAST_SEEDS,
+    LEVEL,
+    OF_TEXTS,
+    RETRAINING,
+    UNTRAINED,
+    MethodResult,
+    MethodScores,
+    Protocol,
+    Score,
+    ScoreSpread,
+    Tofu,
+)
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.ensemble.chunk import as_plain, is_key
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import number
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
+from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
 from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy, layer_of, leaf_name
-from jaxaudit.metrics.forgetting_quality import truth_ratio
+from jaxaudit.metrics.forgetting_quality import forget_quality, mia_auc, privleak, truth_ratio
+from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
+from jaxaudit.metrics.usage import ALPHA
+from jaxaudit.randomness import stream
 from jaxaudit.unlearning import Unlearn
 from jaxaudit.unlearning.method import of_label
 
@@ -37,9 +63,7 @@ def log_probs_of(learner: NetworkLearner, state: Any) -> Callable[[Any, Any], Ar
 
 
 def flat_params(params: Any, models: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
-    """All leaves of a chunk's parameters in order, random keys as key data: a `summarize` of `fit_many`. Types unknown
-    to NumPy (bfloat16) are stored as unsigned integers of the same bytes.
-    """
+    """All leaves of a chunk's parameters in order, as plain arrays: a `summarize` of `fit_many`."""
     return tuple(map(as_plain, jax.tree.leaves(params)))
 
 
@@ -162,9 +186,7 @@ def train_attack(
     members: Bool[np.ndarray, " n"],
     execution: Execution,
 ) -> LearnedAttack:
-    """Trains an attack network for every model on its log-probabilities of members and of some test records; other
-    training records are not used. Finished networks are kept, and a later call resumes from them.
-    """
+    """Trains an attack network for every model on its outputs on members and on some test records, or resumes."""
     assert of.attacker is not None
     records = np.concatenate([of.train.inputs, of.test.inputs[of.attacker.nonmembers]])
     labels = np.concatenate([of.train.labels, of.test.labels[of.attacker.nonmembers]])
@@ -218,9 +240,7 @@ def truth_ratios(
 def score(
     of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]
 ) -> tuple[MethodScores, dict[str, Float[np.ndarray, " models"]]]:
-    """The scores of every model for the records to forget, and the information of each layer. Gradients that are not
-    finite are refused, with the models' `name`.
-    """
+    """The scores of every model for the records to forget, and the information of each layer."""
     learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
     models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
@@ -289,3 +309,144 @@ def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what_numbers: 
             f"model {int(finite.argmin())} of {name} has {what_numbers} that are not finite: did its training diverge? "
             "Lower the learning rate, or the strength of the method."
         )
+
+
+def threshold_of(of_texts: bool) -> float:
+    """The threshold of the audit's p-values, corrected for the scores that methods are compared by."""
+    return ALPHA / len(OF_TEXTS if of_texts else COMPARED)
+
+
+def protocol_of(
+    forgotten_records: int,
+    training_records: int,
+    test_records: int,
+    attack_nonmembers: int,
+    seeds: int,
+    of_texts: bool = False,
+) -> Protocol:
+    threshold = threshold_of(of_texts)
+    return Protocol(
+        training_records=training_records,
+        forgotten_records=forgotten_records,
+        test_records=test_records,
+        attack_nonmembers=attack_nonmembers,
+        seeds=seeds,
+        level=LEVEL,
+        p_value_threshold=threshold,
+        enough_seeds=least_p_value(seeds) <= threshold,
+        members_share=training_records / (training_records + attack_nonmembers) if attack_nonmembers else None,
+    )
+
+
+class MethodOutputs(NamedTuple):
+    """What a method's models say of records: log-odds, of texts the mean log-likelihood, which alone have columns in
+    `on_test`; no columns in `truth_ratios` without other answers.
+    """
+
+    log_odds: Float[np.ndarray, "seeds forgotten"]
+    on_test: Float[np.ndarray, "seeds tested"]
+    truth_ratios: Float[np.ndarray, "seeds asked"]
+
+
+class Distinguishability(NamedTuple):
+    """How well a method's models can be distinguished from retrained models."""
+
+    challenge: ChallengeScore
+    u_lira: ULira
+    tofu: Tofu | None = None
+
+
+def distinguishability(
+    key: Key[Array, ""],
+    outputs: Mapping[str, MethodOutputs],
+    scores: Mapping[str, MethodScores],
+) -> dict[str, Distinguishability]:
+    """Compares a method's models of the first half of the seeds with retrained models of the other half, where there
+    are enough; `retraining` shows the best possible value, `original` the value without forgetting.
+    """
+    half = len(outputs[RETRAINING].log_odds) // 2
+    if 2 * half < LEAST_SEEDS:
+        return {}
+
+    def answers(name: str, seeds: slice) -> Answers:
+        odds = outputs[name].log_odds
+        none = np.full(len(odds), np.nan)
+        accuracies = (scores[name].remaining_accuracy, scores[name].test_accuracy)
+        return Answers(
+            odds[seeds], *((none if accuracy is None else _values(accuracy))[seeds] for accuracy in accuracies)
+        )
+
+    retrained = answers(RETRAINING, slice(half, None))
+    return {
+        name: Distinguishability(
+            *challenge_and_u_lira(key, name, answers(name, slice(half)), retrained),
+            _tofu(outputs[name], outputs[RETRAINING], half),
+        )
+        for name in outputs
+        if name != UNTRAINED
+    }
+
+
+def challenge_and_u_lira(
+    key: Key[Array, ""], name: str, method: Answers, retrained: Answers
+) -> tuple[ChallengeScore, ULira]:
+    """The challenge's score and U-LiRA against retrained models; each `name` has bootstraps of its own."""
+    challenge, lira = (stream(key, purpose, name, 0) for purpose in ("challenge", "u-lira"))
+    return (
+        challenge_score(challenge, method, retrained),
+        u_lira(lira, method.log_odds, retrained.log_odds),
+    )
+
+
+def _tofu(method_outputs: MethodOutputs, retrained_outputs: MethodOutputs, half: int) -> Tofu | None:
+    """The numbers of the models of the first half of the seeds, each with each retrained model of the other half."""
+    if not method_outputs.on_test.shape[1]:
+        return None
+    areas, retrained = (
+        [mia_auc(-forgotten, -test) for forgotten, test in zip(side.log_odds, side.on_test, strict=True)]
+        for side in (method_outputs, retrained_outputs)
+    )
+    leaks = [privleak(*pair) for pair in product(areas[:half], retrained[half:])]
+    question_count = method_outputs.truth_ratios.shape[1]
+    pairs = product(method_outputs.truth_ratios[:half], retrained_outputs.truth_ratios[half:])
+    quality = float(np.median([forget_quality(*pair) for pair in pairs])) if question_count else np.nan
+    return Tofu(number(quality), number(np.median(leaks)))
+
+
+def compare_with_retrained(
+    protocol: Protocol,
+    scores: Mapping[str, MethodScores],
+    layers: Mapping[str, Mapping[str, Float[np.ndarray, " seeds"]]],
+    distinguished: Mapping[str, Distinguishability],
+) -> tuple[MethodResult, ...]:
+    """Every method compared with retrained models, without conclusions; `layers` is the information of each layer about
+    the records to forget, for each seed.
+    """
+
+    def places(name: str) -> dict[Score, Place]:
+        places: dict[Score, Place] = {}
+        for measure in dict.fromkeys((*COMPARED, *OF_TEXTS)):
+            method_scores, retrained_scores = (getattr(scores[of], measure) for of in (name, RETRAINING))
+            if method_scores is not None and retrained_scores is not None:
+                places[measure] = place(_values(method_scores), _values(retrained_scores), protocol.p_value_threshold)
+        return places
+
+    def one(name: str) -> MethodResult:
+        comparison = distinguished.get(name)
+        return MethodResult(
+            name,
+            scores[name],
+            {} if name == RETRAINING else places(name),
+            finding=None,
+            challenge=comparison and comparison.challenge,
+            u_lira=comparison and comparison.u_lira.accuracy,
+            layers={layer: median(values) for layer, values in layers[name].items()},
+            tofu=comparison and comparison.tofu,
+        )
+
+    return tuple(map(one, scores))
+
+
+def _values(spread: ScoreSpread) -> Float[np.ndarray, " seeds"]:
+    """The score of each seed."""
+    return np.array(spread.values, np.float64)

@@ -1,15 +1,19 @@
-"""The result of the `unlearn` audit, which is its JSON, and the value that the audit returns."""
+"""The result of the `unlearn` audit, which is its JSON, the value that it returns, and its verdicts, by one rule."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
+from msgspec.structs import replace
 
-from jaxaudit.audits.finding import Finding
+from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate, Place, ULira
+from jaxaudit.metrics.over_models import LOW
+from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,11 +47,11 @@ class Protocol(StrictStruct, frozen=True):
     """Numbers of records and models, and requirements of the test over seeds.
 
     Attributes:
-        attack_nonmembers: number of test records that attack networks learned from, beside all members.
+        attack_nonmembers: number of test records that attack networks learned from, beside all members, whose share of
+            these is `members_share`.
         seeds: models per method, one per seed.
         p_value_threshold: the largest p-value of a difference: 0.05, divided by the number of a method's scores.
         enough_seeds: whether there are enough seeds to show a difference: the smallest possible p-value is 2 / 2^seeds.
-        members_share: share of members among records that the attack learned from; None without an attack.
     """
 
     training_records: int
@@ -74,19 +78,13 @@ class ScoreSpread(StrictStruct, frozen=True):
 class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
     """The scores of one method's models; None where they were not measured.
 
-    The gradients of `efficacy`, `information` and `bound` are of the log-probability of a record's class; of records of
-    text, of the mean log-likelihood of its tokens.
-
-    Attributes:
-        efficacy: 1 / information about the forgotten records; infinite if that is 0. Large if the parameters fit the
-            records, as after training on them; small if they fit badly, as without training on them.
-        information: trace of the empirical Fisher information, the mean squared gradient norm, in nats squared.
-        bound: 1 / squared norm of the mean gradient, never below the efficacy.
-        attack: mean probability of membership that a learned attack gives the records to forget; None for untrained
-            models. The baseline without information is `Protocol.members_share`. A low value alone is no proof of
-            forgetting: see `attack_each` of `compare_unlearning`.
-        remaining_log_likelihood, forgotten_log_likelihood, test_log_likelihood: of records of text, which have no
-            accuracy and no attack: the mean over records of their tokens' mean log-likelihood, in nats.
+    The gradients of `efficacy`, `information` and `bound` (`jaxaudit.metrics.Efficacy`) are of the log-probability of a
+    record's class; of records of text, of the mean log-likelihood of its tokens. `attack` is the mean probability of
+    membership that a learned attack gives the records to forget; without information it is `Protocol.members_share`,
+    and a
+    low value alone is no proof of forgetting: see `attack_each` of `compare_unlearning`. Log-likelihoods are of records
+        of
+    text, which have no accuracy and no attack: the mean over records of their tokens' mean, in nats.
     """
 
     efficacy: ScoreSpread | None
@@ -102,12 +100,9 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
 
 
 class Tofu(StrictStruct, frozen=True):
-    """Numbers of two benchmarks of language models, each the median over pairs of a model and a retrained model of
-    another seed.
-
-    Attributes:
-        forget_quality: of TOFU; None without the other answers to the questions, or if a truth ratio is not finite.
-        privleak: of MUSE, in percent, by the mean log-likelihood, with the test records as holdout.
+    """Two benchmarks of language models, each the median over pairs of a model and a retrained model of another seed:
+    TOFU's forget quality, None without the other answers or finite truth ratios; and MUSE's privleak, in percent, by
+    the mean log-likelihood, with the test records as holdout.
     """
 
     forget_quality: Number
@@ -119,15 +114,13 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it.
-        places: rank of each of `COMPARED` among retrained models; empty for `retraining`; `untrained` has no `attack`.
+        places: rank of each of `COMPARED` among retrained models; empty for `retraining`.
         finding: the conclusion on the method; None for a reference.
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
-            retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds.
-            `retraining` shows the score of other retrained models, `original` that of
-            models that forgot nothing.
-        u_lira: the accuracy of U-LiRA, on the same models.
+            retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds. Compare
+            it with that of `retraining` (other retrained models) and `original`.
+        u_lira: the accuracy of U-LiRA, on the same models; `tofu`, too, of texts.
         layers: the information about the forgotten records, layer by layer, the median of its models.
-        tofu: on the same models as `challenge`; None for records that are no texts.
     """
 
     name: str
@@ -141,12 +134,8 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
-    """The results of all methods.
-
-    Attributes:
-        finding: on all methods: the worst verdict.
-        forgotten: the set to forget, in words.
-        methods: `untrained`, `original`, `retraining`, then the judged methods.
+    """The results of all methods: `untrained`, `original`, `retraining`, then the judged ones. `finding` is on all of
+    them: the worst verdict; `forgotten` is the set to forget, in words.
     """
 
     finding: Finding
@@ -221,13 +210,10 @@ class MethodModels:
 
 @dataclass(frozen=True, eq=False)
 class UnlearnAudit:
-    """The results of all methods.
+    """The results of all methods, the records to forget, and the models of each method, by its name.
 
-    Attributes:
-        forget: the records to forget.
-        models: of each method, by its name.
-        sources: the papers that the numbers rest on.
-        form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
+    `sources` are the papers that the numbers rest on; `form` is how convolutions were computed
+    (`kernels.convolutions`), None: as JAX has them, or there are none.
     """
 
     result: UnlearnResult
@@ -248,7 +234,6 @@ class UnlearnAudit:
         return np.full(self.result.protocol.seeds, np.nan) if spread is None else np.array(spread.values)
 
     def plot(self) -> "Figure":
-        """Efficacy by method, and any attack against efficacy; see `UnlearnResult.plot`."""
         return self.result.plot()
 
 
@@ -268,3 +253,232 @@ def check_methods(methods: Sequence[Any], references: Sequence[str], whole: Find
     verdicts = [method.finding.verdict for method in methods if method.finding is not None]
     demand(set(verdicts) <= {*get_args(Conclusion)}, "a verdict is none of a method")
     demand(not verdicts or whole.verdict in verdicts, "its finding is that of no method")
+
+
+WORST_FIRST = ("distinguishable", "inconclusive", "not distinguishable")
+LEAST_FIRST = ("none", "weak", "fair", "strong")
+SCORES = {
+    "efficacy": "efficacy",
+    "bound": "bound",
+    "remaining_accuracy": "remaining accuracy",
+    "forgotten_accuracy": "forgotten accuracy",
+    "test_accuracy": "test accuracy",
+    "attack": "attack probability",
+    "remaining_log_likelihood": "remaining log-likelihood",
+    "forgotten_log_likelihood": "forgotten log-likelihood",
+    "test_log_likelihood": "test log-likelihood",
+}
+"""Names of the scores in sentences."""
+BY_OUTPUTS = "save their outputs, of any library, and judge these (jaxaudit unlearn)"
+
+OVER: tuple[Score, ...] = ("forgotten_accuracy", "attack", "forgotten_log_likelihood")
+"""Scores that are lower than by retrained models if records were over-forgotten."""
+
+One = TypeVar("One")
+
+
+def concluded_result(
+    forgotten: str, protocol: Protocol, methods: tuple[MethodResult, ...], notes: Sequence[str] = ()
+) -> UnlearnResult:
+    """The result, with a conclusion on each method and one on all of them; `notes` become part of every finding."""
+
+    def noted(finding: Finding) -> Finding:
+        return trained_here(replace(finding, caveats=(*finding.caveats, *notes)), advice=BY_OUTPUTS)
+
+    unjudged = UnlearnResult(finding=UNDECIDED, forgotten=forgotten, protocol=protocol, methods=methods)
+    findings = {
+        method.name: method_finding(unjudged, method.name) for method in methods if method.name not in REFERENCES
+    }
+    concluded = tuple(
+        replace(method, finding=noted(findings[method.name])) if method.name in findings else method
+        for method in methods
+    )
+    return replace(unjudged, finding=noted(together(findings)), methods=concluded)
+
+
+def conclusion(result: UnlearnResult, name: str) -> Conclusion:
+    """The conclusion on a method. `distinguishable` if at least one score distinguishes it from retrained models.
+    `inconclusive` if there are too few seeds, no score distinguishes even the original, or U-LiRA's accuracy may be
+    `LOW` or more. Else `not distinguishable`.
+    """
+    if any(where.differs for where in result[name].places.values()):
+        return "distinguishable"
+    sighted = any(where.differs for where in result[ORIGINAL].places.values())
+    return "not distinguishable" if sighted and _most_accurate(result, name) < LOW else "inconclusive"
+
+
+def _most_accurate(result: UnlearnResult, name: str) -> float:
+    """The upper end of the interval of U-LiRA's accuracy; 0 if it was not computed."""
+    lira = result[name].u_lira
+    return 0.0 if lira is None else lira.high
+
+
+def informative(result: UnlearnResult) -> tuple[str, ...]:
+    """The scores about forgotten records that distinguish the original, which forgot nothing, from retraining."""
+    compared = result[ORIGINAL].places
+    return tuple(name for name in FORGETTING if name in compared and compared[name].differs)
+
+
+def blind(result: UnlearnResult) -> tuple[str, ...]:
+    """The scores about forgotten records that do not distinguish even the original: no evidence of forgetting."""
+    compared, telling = result[ORIGINAL].places, informative(result)
+    return tuple(name for name in FORGETTING if name in compared and name not in telling)
+
+
+def method_finding(result: UnlearnResult, name: str) -> Finding:
+    """The finding on one method, from all of its scores, by the rule of `conclusion`."""
+    verdict, protocol = conclusion(result, name), result.protocol
+    checks, caveats = _checks(result), _caveats(result, verdict)
+    unattacked = not protocol.attack_nonmembers and not result.of_texts
+    more = ("Also attack the models: keep non-members for that.",) if unattacked else ()
+    if verdict == "distinguishable":
+        why = "The test over seeds is exact, and its level of 95% covers all scores together."
+        sentence, reasons = _differences(result, name)
+        return Finding(verdict, "bad", sentence, reasons, Confidence("strong", why), checks, caveats)
+    if verdict == "not distinguishable":
+        informing = informative(result)
+        sentence = f"None of {len(result[name].places)} scores distinguishes its models from retrained models."
+        reason = "no score lies above or below those of retrained models"
+        if not informing:
+            why = "No score about the forgotten records distinguishes even the original from retraining."
+            return Finding(verdict, "good", sentence, (reason,), Confidence("weak", why), checks, caveats, more)
+        why = f"{_sentence(informing, 'distinguish')} the original from retraining, but not this method."
+        return Finding(verdict, "good", sentence, (reason,), Confidence("fair", why), checks, caveats, more)
+    if not protocol.enough_seeds:
+        words = f"{protocol.seeds} seeds cannot show any difference from retraining"
+        more = (f"Train at least {_seeds_needed(protocol)} seeds.", *more)
+        return undecided(f"{words}.", (words,), "There are too few seeds.", caveats, more, checks)
+    most = _most_accurate(result, name)
+    if most >= LOW:
+        sentence = (
+            f"No score distinguishes its models from retrained models, but U-LiRA may: accuracy {most:.2f} at most."
+        )
+        reasons = (f"the interval of U-LiRA's accuracy reaches {most:.2f}, and 0.5 is a guess",)
+        why = f"Not distinguishable needs an interval below {LOW}; one model unlike all others widens it."
+        return undecided(sentence, reasons, why, caveats, ("Train more seeds.", *more), checks)
+    sentence = "No score distinguishes its models, nor the original, from retrained models."
+    why = "On these data the scores cannot show what was not forgotten."
+    reasons = ("no score distinguishes even the original, which forgot nothing, from retraining",)
+    more = ("Train more seeds, or forget more records, to distinguish the original.", *more)
+    return undecided(sentence, reasons, why, caveats, more, checks)
+
+
+def together(findings: Mapping[str, Finding]) -> Finding:
+    """One finding for several methods, given by name: the worst verdict (`distinguishable`, then `inconclusive`), with
+    a clause for each method. A single method gives its own finding, no method `inconclusive`.
+    """
+    if not findings:
+        sentence = "Only reference models were trained."
+        more = ("Name methods to judge, such as retraining or amnesiac.",)
+        return undecided(sentence, (), "There is no method to judge.", would_change=more)
+    if len(findings) == 1:
+        return next(iter(findings.values()))
+    worst = min(findings.values(), key=lambda finding: WORST_FIRST.index(finding.verdict))
+    alike = [finding.confidence for finding in findings.values() if finding.verdict == worst.verdict]
+    return Finding(
+        worst.verdict,
+        worst.tone,
+        f"{'; '.join(f'{name}: {clause(finding.verdict)}' for name, finding in findings.items())}.",
+        tuple(f"{name}: {reason}" for name, finding in findings.items() for reason in finding.reasons),
+        min(alike, key=lambda confidence: LEAST_FIRST.index(confidence.word)),
+        in_order(_once(check for finding in findings.values() for check in finding.checks)),
+        _once(caveat for finding in findings.values() for caveat in finding.caveats),
+        _once(more for finding in findings.values() for more in finding.would_change),
+    )
+
+
+def clause(verdict: str) -> str:
+    """A verdict in words that say what is compared.
+
+    >>> clause("distinguishable"), clause("inconclusive")
+    ('distinguishable from retraining', 'inconclusive')
+    """
+    return verdict if verdict == "inconclusive" else f"{verdict} from retraining"
+
+
+def _differences(result: UnlearnResult, name: str) -> tuple[str, tuple[str, ...]]:
+    """A sentence on the scores above and below those of retrained models, and the p-value of each."""
+    compared, sentences = result[name].places, []
+    for position, word in (("below", "lower"), ("above", "higher")):
+        scores = [score for score, where in compared.items() if where.verdict == position]
+        if scores:
+            one = len(scores) == 1
+            pronoun = "that" if one else "those"
+            sentences.append(f"{_sentence(scores, 'are')} {word} than {pronoun} of retrained models.")
+    if any(score in compared and compared[score].verdict == "below" for score in OVER):
+        sentences.append(f"So the records are {OVER_FORGOTTEN}, which is no evidence of memory.")
+    reasons = (
+        f"{SCORES[score]} {where.verdict} retrained models (p = {where.p_value:.2g})"
+        for score, where in compared.items()
+        if where.differs
+    )
+    return " ".join(sentences), tuple(reasons)
+
+
+def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
+    protocol, seeds = result.protocol, f"{result.protocol.seeds} seeds"
+    perfect = [
+        method.name
+        for method in result.methods
+        if method.scores.efficacy is not None and any(map(math.isinf, method.scores.efficacy.values))
+    ]
+    few = (
+        f"{seeds} cannot show any difference: the smallest p-value, {2.0 ** (1 - protocol.seeds):.2g}, is above "
+        f"{protocol.p_value_threshold:.2g}; train at least {_seeds_needed(protocol)}"
+    )
+    infinite = (
+        f"some models of {', '.join(perfect)} fit the records perfectly: infinite efficacy, whether they saw the "
+        "records or not"
+    )
+    finite = "every model has gradients that could be measured"
+    attacked, unattacked = "every trained model was attacked", "no model was attacked, and efficacy alone can mislead"
+    attack = assumed("membership attack", bool(protocol.attack_nonmembers), attacked, unattacked)
+    return in_order(
+        (
+            assumed("enough seeds", protocol.enough_seeds, seeds, few, decisive=True),
+            assumed("finite efficacies", not perfect, finite, infinite),
+            *(() if result.of_texts else (attack,)),
+        )
+    )
+
+
+def _caveats(result: UnlearnResult, verdict: Conclusion) -> tuple[str, ...]:
+    caveats, seeds = [], result.protocol.seeds
+    unseeing = [f"`{SCORES[name]}`" for name in blind(result)]
+    if unseeing and result.protocol.enough_seeds:
+        so = "it is" if len(unseeing) == 1 else "they are"
+        caveats.append(
+            f"{_join(unseeing)} cannot distinguish even the original model from retraining, so {so} uninformative here."
+        )
+    if verdict == "not distinguishable":
+        caveats.append("Not distinguishable is not a proof of forgetting: another score may distinguish the method.")
+    if result.of_texts:
+        caveats.append(
+            "Texts have no classes, so there are no accuracies, no attack network, and of the unlearning challenge's "
+            "score its forgetting quality alone: a record's number is the mean log-likelihood of its tokens."
+        )
+    caveats.append(
+        "An epsilon of few models is biased upward, so even retrained models are far from the challenge's best score: "
+        "compare a method with `retraining` here, and with no score of another number of models."
+        if result.compared
+        else f"The unlearning challenge's score and U-LiRA need {LEAST_SEEDS} seeds; there are {seeds}."
+    )
+    return tuple(caveats)
+
+
+def _seeds_needed(protocol: Protocol) -> int:
+    return math.ceil(1 - math.log2(protocol.p_value_threshold))
+
+
+def _sentence(scores: Sequence[str], verb: str) -> str:
+    """The scores followed by a verb, which is given in the plural."""
+    words, one = _join([SCORES[score] for score in scores]), {"are": "is", "distinguish": "distinguishes"}[verb]
+    return f"{words[0].upper()}{words[1:]} {one if len(scores) == 1 else verb}"
+
+
+def _join(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _once(values: Iterable[One]) -> tuple[One, ...]:
+    return tuple(dict.fromkeys(values))

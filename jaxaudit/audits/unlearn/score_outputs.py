@@ -7,39 +7,35 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 from msgspec.structs import replace
 
-from jaxaudit.audits.unlearn.against_retrained import challenge_and_u_lira
-from jaxaudit.audits.unlearn.evaluate import end
-from jaxaudit.audits.unlearn.finding import together
-from jaxaudit.audits.unlearn.given_models import (
+from jaxaudit.audits.unlearn.evaluate import challenge_and_u_lira, end
+from jaxaudit.audits.unlearn.outputs_result import (
     AGAIN,
+    FALSE_POSITIVE_RATE,
     FORGET,
     RETRAINED,
-    GivenModels,
-    check_together,
-    labels_by_part,
-    read_models_of,
-)
-from jaxaudit.audits.unlearn.outputs_result import (
-    FALSE_POSITIVE_RATE,
     AccuracyOfModels,
+    GivenModels,
     OutputsProtocol,
     ScoredMethod,
     UnlearnOutputsAudit,
     UnlearnOutputsResult,
+    check_together,
     checks_of,
+    labels_by_part,
     models_compared,
+    read_models_of,
     scored_finding,
     shortfalls_of,
 )
-from jaxaudit.audits.unlearn.result import LEVEL, ORIGINAL, RETRAINING
+from jaxaudit.audits.unlearn.result import LEVEL, ORIGINAL, RETRAINING, together
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira_rate
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
+from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.metrics.over_models import mean_of_models
-from jaxaudit.metrics.u_lira import SOURCE as U_LIRA
 from jaxaudit.randomness import stream
 
 
@@ -66,7 +62,6 @@ def score_unlearning(
     than 4 models, or all methods with fewer than 8 retrained ones, get accuracies alone; see `shortfalls`.
 
     Args:
-        key: random key of the bootstraps.
         methods: the outputs of each method's models, by its name: logits, log-probabilities in nats, or probabilities;
             or what was read of them (`GivenModels`), which needs no labels.
             A mapping, as `np.load` of an .npz gives it, has under `forget` the outputs `[models, records, classes]` on
@@ -78,17 +73,15 @@ def score_unlearning(
             `test` for outputs on these.
         original: the same of models before unlearning, one per seed.
         kind: what the outputs are; by default it is detected.
-        execution: whose `progress` is called as methods are done.
 
     Returns:
         The numbers of `retrained again`, `original` and each method, and a verdict on each method: `distinguishable`
             (from retraining), `not distinguishable` or `inconclusive`. See `scored_finding` for the rule.
 
     Raises:
-        InputError: there is no method or no model, a method has the name of a reference, numbers of records, models or
-            classes disagree, outputs are NaN or infinite (but logarithms of 0), neither probabilities nor logits, or
-            predicted labels, two models of a file are equal, or a method's model is one of those that it is compared
-            with.
+        InputError: numbers of records, models or classes disagree; outputs are NaN or infinite (but logarithms of 0),
+            neither probabilities nor logits, or predicted labels; two models of a file are equal, or a method's model
+            is one of those that it is compared with.
 
     >>> import jax
     >>> random, labels = np.random.default_rng(2), np.arange(40) % 3

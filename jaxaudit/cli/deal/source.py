@@ -36,8 +36,8 @@ from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
-from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.group_tests import counted_deals
+from jaxaudit.metrics.score_tests import counted_deals
+from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer
 

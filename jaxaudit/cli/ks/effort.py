@@ -1,7 +1,7 @@
 """`--effort` of `ks`: plans an audit of a named size, and says what was left out and how long the whole takes.
 
-The plan is a function of shapes and options (`audits/ks/plan.py`). Seconds are estimates: operations divided by those a
-second of two cores of a CPU.
+The plan is a function of shapes and options (`audits/ks/train.py`). Seconds are estimates: operations divided by those
+a second of two cores of a CPU.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits.ks.models import Part
-from jaxaudit.audits.ks.plan import Free, Plan, Work, choose, cost_of, sizes_of
 from jaxaudit.audits.ks.tests_of_use import KSTest
+from jaxaudit.audits.ks.train import Free, Plan, Work, choose, cost_of, sizes_of
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import PlannedSize, lines_of_effort, numbers_of_effort, time_of

@@ -52,7 +52,7 @@ from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import without_copies
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
-from jaxaudit.metrics.members import LEAST_MEMBERS
+from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_QUERY, Kind
 from jaxaudit.version import __version__

@@ -15,12 +15,11 @@ import numpy as np
 
 from jaxaudit.audits.bank_odds import score_outputs
 from jaxaudit.audits.ks.judge import judge
-from jaxaudit.audits.ks.plan import sizes_of
 from jaxaudit.audits.ks.result import SCORES, KSAudit
 from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
-from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, train_shadows
+from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, sizes_of, train_shadows
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.ks.effort import plan_audit, take_records
 from jaxaudit.cli.ks.inputs import (

@@ -41,7 +41,7 @@ from jaxaudit.data.groups import groups_in_words
 from jaxaudit.data.outputs.model_copies import refuse_odd_models
 from jaxaudit.data.paths import entries, exists
 from jaxaudit.errors import InputError, visible, without_folders, writing
-from jaxaudit.metrics.row_fit import RATE
+from jaxaudit.metrics.deal import RATE
 from jaxaudit.runs.directory import write_files
 from jaxaudit.runs.unfinished import working_in
 from jaxaudit.shadow_models import kind_words

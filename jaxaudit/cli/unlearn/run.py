@@ -16,17 +16,17 @@ import msgspec
 import numpy as np
 
 from jaxaudit import unlearning
-from jaxaudit.audits.unlearn.against_retrained import threshold_of
 from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.given_models import (
+from jaxaudit.audits.unlearn.evaluate import threshold_of
+from jaxaudit.audits.unlearn.outputs_result import (
     RETRAINED,
     GivenModels,
     Labels,
+    UnlearnOutputsAudit,
     check_name,
     labels_by_part,
     read_models_of,
 )
-from jaxaudit.audits.unlearn.outputs_result import UnlearnOutputsAudit
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, UnlearnAudit
 from jaxaudit.audits.unlearn.score_outputs import score_unlearning
 from jaxaudit.cli.options import fields_of, refuse_options, with_usual

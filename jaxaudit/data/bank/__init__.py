@@ -14,7 +14,7 @@ outputs/00000.npy   float16/32/64 [n, classes] of model 0; [n, views, classes] w
 
 Names are fixed, so that any script can write outputs, and none leads elsewhere. A missing file of outputs is a model
 that is not trained yet; there is no other state. Outputs are checked whenever they are read, because anybody may write
-there, and held against all rows when they are added (`metrics/row_fit.py`). Directories of other tools are copied into
+there, and held against all rows when they are added (`metrics/deal.py`). Directories of other tools are copied into
 a bank. Their records are drawn one by one, so sizes of training sets may be off by 5% or 3 standard deviations of such
 draws (`dealt_alike`): by more, p (all used) rejected full use far too often where memory fades with size.
 """

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from jaxaudit import judge_scores, score_table
-from jaxaudit.audits.ks.result import KSResult
+from jaxaudit.audits import KSResult
 from jaxaudit.report import Run, recorded
 from jaxaudit.runs import describe_scores
 from support.saved_runs.provenance import provenance

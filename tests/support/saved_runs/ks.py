@@ -8,13 +8,10 @@ import numpy as np
 from scipy import stats
 
 from jaxaudit import Check, HoldoutTest, Judgement, KSAudit, RhoTest, ShadowTest, TargetResult
-from jaxaudit.audits.ks.judge_outputs import floor_of, target_result
-from jaxaudit.audits.ks.result import KSResult, Rates, Truth
+from jaxaudit.audits import TRUSTED, KSResult, Rates, Truth, floor_of, judgement_of_use, target_result
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P
 from jaxaudit.audits.ks.tests_of_use.holdout import NEEDS
-from jaxaudit.audits.ks.tests_of_use.memory import TRUSTED
 from jaxaudit.audits.ks.tests_of_use.shadow import NEEDS as OF_SHADOW_MODELS
-from jaxaudit.audits.ks.tests_of_use.test import judgement_of_use
 from jaxaudit.metrics import Rho, Usage
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.plots.charts import widest_gap_at

@@ -1,12 +1,9 @@
 """The tests of `ks`: one file each, and one line in `BUILT_IN`.
 
-A test, an attack, a learner is a value in a file. `audits/ks/tests_of_use/` has the tests of `ks`: each says which
-models it wants, what it refuses, what it needs to be believed, what it assumes, and how it judges; the first one asked
-for decides, the others stand beside it. rho is one of them: made by default, and an audit can be without it. `attacks/`
-has the attacks: log probabilities, labels and shadow models in, a score a record out. A learner brings what is known of
-it: its leave-one-out models (`LeavesOneOut`), a bound on DTP (`BoundsDTP`). One constant names them all (`BUILT_IN`,
-`ATTACKS`, `FAMILIES` of `cli/classifiers.py`); a user's own value goes to `judge(tests=)` and `attack(attacks=)` and
-through JSON, terminal and page without a further line.
+A test, an attack, a learner is a value in a file. Each test says which models it wants, what it refuses, what it needs
+to be believed, what it assumes, and how it judges; the first one asked for decides, the others stand beside it. rho is
+one of them: made by default, and an audit can be without it. A user's own value goes to `judge(tests=)` and through
+JSON, terminal and page without a further line.
 
 `__init__.pyi` lists the public names. Each is imported when it is first used; this file imports nothing heavy.
 """

@@ -16,8 +16,7 @@ from jaxaudit.metrics.checks import (
 )
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike, holdout_apart, holdout_like_query
-from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import profile
+from jaxaudit.metrics.scores import cut, profile
 from jaxaudit.metrics.usage import Difficulty
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
@@ -33,9 +32,8 @@ def predictors_of(
     evidence: Evidence,
     indices: slice | Int[np.ndarray, " some"],
 ) -> Float[np.ndarray, "some kinds"]:
-    """Predictors of the difficulty of query set and holdout, or of these and the known members, for all targets.
-
-    They are class, neighbours, and what the records themselves teach; shadow models come beside them.
+    """Predictors of the difficulty of query set and holdout, or of these and the known members, for all targets: class,
+    neighbours, and what the records themselves teach; shadow models come beside them.
     """
     examples, records = evidence.pool.examples, evidence.pool.compared[indices]
     lesson, groups = taught_by_records(key, evidence), evidence.groups(indices)
@@ -68,9 +66,8 @@ def _has_neighbours(pool: Pool) -> bool:
 
 
 def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficulty:
-    """What query set, holdout and known members teach about the difficulty of each of their records, in this order.
-
-    All tests and targets share it, and no output enters it.
+    """What query set, holdout and known members teach about the difficulty of each of their records, in this order. All
+    tests and targets share it, and no output enters it.
     """
     pool, indices = evidence.pool, np.r_[evidence.dealt_records, evidence.known_members]
 
@@ -107,8 +104,7 @@ def sets_alike(
     size: int,
     at_hand: Examples | None = None,
 ) -> Alike:
-    """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others.
-
+    """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others;
     `at_hand` has the records with their inputs, if those of the pool have none.
     """
     examples = evidence.pool.examples.take(evidence.pool.compared[indices])
@@ -129,10 +125,7 @@ def sets_alike(
 def models_on(
     evidence: Evidence, indices: slice | Int[np.ndarray, " some"]
 ) -> tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]] | tuple[None, None]:
-    """Log-odds and training sets of the test's models on these records; None without such models or outputs.
-
-    Models of a bank have no outputs on known members.
-    """
+    """Log-odds and training sets of the test's models on these records; None without, as on a bank's known members."""
     odds = evidence.log_odds(Kind.MIXED)[:, indices]
     if not len(odds) or np.isnan(odds[0]).any():
         return None, None

@@ -1,4 +1,4 @@
-"""The deletion test as a test of `ks`: see `jaxaudit.metrics.deletion`."""
+"""The deletion test as a test of `ks`: see `jaxaudit.metrics.memory`."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -20,10 +20,9 @@ from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.outputs.checks import UNCHANGED, of_one_model
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_APART, Check
-from jaxaudit.metrics.deletion import deletion_test
-from jaxaudit.metrics.effect import ALPHA
+from jaxaudit.metrics.memory import deletion_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Question, refuse_stated
 from jaxaudit.randomness import stream
 
 BEYOND = (

@@ -19,8 +19,17 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     predictors_of,
     taught_by_records,
 )
-from jaxaudit.audits.ks.tests_of_use.memory import NO_FRACTION, NOT_KNOWN, Lack, helped, limited, of_holdout
-from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
+from jaxaudit.audits.ks.tests_of_use.test import (
+    NO_FRACTION,
+    NOT_KNOWN,
+    Judgement,
+    KSTest,
+    Lack,
+    helped,
+    judgement_of_use,
+    limited,
+    of_holdout,
+)
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import (
@@ -30,11 +39,10 @@ from jaxaudit.metrics.checks import (
     better_recipe,
 )
 from jaxaudit.metrics.difficulty import residual_scores
-from jaxaudit.metrics.effect import UNKNOWN
 from jaxaudit.metrics.holdout import holdout_test, swapped
 from jaxaudit.metrics.permutation import check_groups, least_permutations, permutation_test
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.usage import STATED_FRACTION, Usage, conclude, refuse_stated, without_fraction
+from jaxaudit.metrics.usage import STATED_FRACTION, UNKNOWN, Usage, conclude, refuse_stated, without_fraction
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
@@ -186,10 +194,7 @@ def _by_models(
 
 
 def _alone(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
-    """The numbers of the test without a shadow model: the exact p-value, and no fraction.
-
-    The score is that of the members test: what the difficulty of records leaves of the target's own outputs.
-    """
+    """The numbers of the test without a shadow model: the exact p-value of the members test's score."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     scores = residual_scores(outputs.log_odds[dealt_records], predictors_of(key, evidence, dealt_records))
     test = permutation_test(

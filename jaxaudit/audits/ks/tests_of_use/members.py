@@ -1,4 +1,4 @@
-"""The members test as a test of `ks`: see `jaxaudit.metrics.members`."""
+"""The members test as a test of `ks`: see `jaxaudit.metrics.memory`."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -24,13 +24,11 @@ from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
-from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.exchangeability import holdout_like_query
-from jaxaudit.metrics.members import LEAST_MEMBERS, members_test
+from jaxaudit.metrics.memory import LEAST_MEMBERS, members_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.scores import cut
-from jaxaudit.metrics.shares import profile
-from jaxaudit.metrics.usage import STATED_FRACTION, Question, refuse_stated
+from jaxaudit.metrics.scores import cut, profile
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Question, refuse_stated
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Pool
 

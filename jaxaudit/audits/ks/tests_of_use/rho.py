@@ -25,8 +25,7 @@ from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows, generators, share_row
 from jaxaudit.audits.ks.result import RhoDetails
-from jaxaudit.audits.ks.tests_of_use.memory import NOT_KNOWN, TRUSTED, Lack, helped, recipe_of
-from jaxaudit.audits.ks.tests_of_use.test import TONES, Judgement, KSTest
+from jaxaudit.audits.ks.tests_of_use.test import NOT_KNOWN, TONES, TRUSTED, Judgement, KSTest, Lack, helped, recipe_of
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only
@@ -146,17 +145,9 @@ class RhoTest(KSTest):
         lacks: Sequence[Lack] = (),
         targets: int = 1,
     ) -> Judgement:
-        """The judgement that follows from rho. Only rho's own checks and those that all tests share affect it.
-
-        Args:
-            ratio: rho of the target, over replicates.
-            controls: rho of the positive controls.
-            checks: the checks of rho, whose results the judgement shows.
-            common: the checks that all tests share.
-            trust: the confidence in a verdict `forgotten`.
-            lacks: why the models of rho may not have the target's recipe; unless empty, no target is called
-                `forgotten`.
-            targets: the number of targets that are judged together, for the level of the interval.
+        """The judgement that follows from rho of the target and of the positive controls. Only rho's own `checks` and
+        those that all tests share (`common`) affect it; unless `lacks`, which says why its models may not have the
+        target's recipe, is empty, no target is called `forgotten`. `targets` sets the level of the interval.
         """
         rests_on = OWN | {check.name for check in common}
         # A failed positive control prevents `forgotten`, and no other verdict.

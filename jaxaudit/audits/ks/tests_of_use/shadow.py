@@ -11,8 +11,15 @@ from jaxtyping import Array, Key
 from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.tests_of_use.memory import Lack, helped, known_unused, limited
-from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, judgement_of_use
+from jaxaudit.audits.ks.tests_of_use.test import (
+    Judgement,
+    KSTest,
+    Lack,
+    helped,
+    judgement_of_use,
+    known_unused,
+    limited,
+)
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import (
@@ -24,9 +31,8 @@ from jaxaudit.metrics.checks import (
     better_recipe,
     calibration_like_target,
 )
-from jaxaudit.metrics.effect import ALPHA
 from jaxaudit.metrics.shadow import SHARE, accuracies_on_unused, shadow_test
-from jaxaudit.metrics.usage import STATED_FRACTION, refuse_stated, without_fraction
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, refuse_stated, without_fraction
 from jaxaudit.shadow_models import OF_QUERY, Pool
 
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, CALIBRATION_LIKE_TARGET, SHADOW_MODELS, TARGET_OUTPUTS})

@@ -1,6 +1,14 @@
 """The interface of a test of `ks`: its shadow models, for `train_shadows`, and its judgement, for `judge`.
 
-Every file of this folder has one test, with the same parts in the same order.
+Every file of this folder has one test, with the same parts in the same order. All ask whether it is known how much a
+target memorises: if not, "not used" cannot be told from "used and not memorised". Shadow models show how much *they*
+memorise. A query set and a holdout show that a target remembers, never that it did not use. The limit once divided what
+the target shows by what the *shadow models* remember, and lay below the truth for 44 of 80 targets that remember less
+than they. So a fraction, a limit and `forgotten` need one of two things. Known members (`metrics/memory.py`), which
+hold for any score that is blind to the sets, and assume no network, library or recipe. Or the target's own recipe: the
+user's word, which the target's outputs on records that it did not use must bear out, and which a plan that reduced the
+recipe takes back. A third way, shadow models of recipes down to one that hardly remembers, is honest and concludes
+nothing (0 of 20 targets that never used the set); it is not built. The p-value needs none of this.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,19 +16,112 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
-from jaxtyping import Array, Key
+import numpy as np
+from jaxtyping import Array, Bool, Key
 
-from jaxaudit.audits.finding import Confidence, Finding, Tone, undecided
+from jaxaudit.audits.finding import Confidence, Finding, Tone, no_confidence, undecided
 from jaxaudit.audits.finding import sentence as as_sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.result import Details, OwnNumbers
-from jaxaudit.audits.ks.tests_of_use.memory import Lack
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.metrics.checks import Check
-from jaxaudit.metrics.effect import ALPHA
-from jaxaudit.metrics.usage import WORDING, Usage, at_most, used_share
+from jaxaudit.metrics.shadow import behaves_like
+from jaxaudit.metrics.usage import ALPHA, WORDING, Usage, at_most, used_share, without_fraction
 from jaxaudit.shadow_models import Pool
+
+NOT_KNOWN = "how much this model remembers of what it used is not known"
+TRUSTED = Confidence("fair", "It was trained by this audit, like the shadow models.")
+STATED = Confidence("fair", "It rests on the word that the shadow models have the target's own recipe.")
+WORD_ALONE = Confidence(
+    "weak",
+    "It rests on the word alone that the shadow models have the target's own recipe: no outputs on records that the "
+    "target did not use were compared.",
+)
+NO_FRACTION = no_confidence(NOT_KNOWN)
+WHAT_HELPS = (
+    "Give its outputs on records that it did use. Or train shadow models by its own recipe (its own code, or a bank by "
+    "your own script; if its own recipe is a built-in one, say so)"
+)
+
+IN_FULL = (
+    "Train shadow models by its own recipe and in full, at full effort. Or give its outputs on records that it did use"
+)
+
+
+class Lack(NamedTuple):
+    """One thing that is missing for a verdict: what the user can do about it, a sentence without its full stop; and why
+    no verdict follows, empty if the verdict's other reasons already say so.
+    """
+
+    helps: str
+    reason: str = ""
+
+
+def recipe_of(outputs: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence, tuple[Lack, ...]]:
+    """Why the models may not have the target's recipe, else empty; confidence that they have; and what is lacking.
+    `limited` checks whether the target's outputs contradict a statement that they have.
+    """
+    if outputs.trained_here:
+        return "", TRUSTED, ()
+    why = reduced_words(evidence) if evidence.reduced else ""
+    lacks = (Lack(IN_FULL, why),) if why else () if evidence.own_recipe else (Lack(WHAT_HELPS),)
+    if not evidence.own_recipe:
+        return NOT_KNOWN, NO_FRACTION, lacks
+    return why, no_confidence(why) if why else WORD_ALONE, lacks
+
+
+def limited(
+    usage: Usage,
+    outputs: TargetOutputs,
+    evidence: Evidence,
+    kinds: Sequence[str],
+    unseen: Bool[np.ndarray, " asked"] | None,
+) -> tuple[Usage, Confidence, tuple[Lack, ...]]:
+    """The numbers of a test of use, limited to what is known of how much the target memorises of records that it used;
+    the confidence in the fraction; and what is missing. `kinds` are those of the shadow models that it is compared
+    with, `unseen` marks records that it is known not to have used.
+    """
+    why, trust, lacks = recipe_of(outputs, evidence)
+    if why:
+        reason = f"no use was detected, and {why}" if trust == NO_FRACTION else why
+        return without_fraction(usage, (reason,)), trust, lacks
+    if outputs.trained_here or unseen is None:
+        return usage, trust, ()
+    # Models of a bank have no outputs on known members, which come last.
+    stored = slice(0, int((~np.isnan(evidence.log_odds(*kinds)[0])).sum()))
+    shadow_odds = outputs.at_resolution(evidence.log_odds(*kinds)[:, stored])
+    apart = behaves_like(outputs.log_odds, shadow_odds, evidence.members(*kinds)[:, stored], unseen)
+    if apart:
+        why = f"the target does not behave like the shadow models on records that it did not use: {'; '.join(apart)}"
+        return without_fraction(usage, (why,)), no_confidence(why), ()
+    return usage, STATED, ()
+
+
+def reduced_words(evidence: Evidence) -> str:
+    """How the shadow models differ from those that were requested, to fit the effort."""
+    return f"the shadow models are not those that were asked for, to fit the effort: {'; '.join(evidence.reduced)}"
+
+
+def helped(lacks: Sequence[Lack], more: str) -> str:
+    """What to do about what is lacking, followed by other advice."""
+    return " ".join([*(f"{lack.helps}." for lack in lacks), *([more] if more else [])])
+
+
+def known_unused(outputs: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
+    """Known non-members of the target: of the calibration set, or else the holdout, never both, since shadow models
+    were trained on part of the calibration set and on no holdout record.
+    """
+    if outputs.unseen is not None:
+        return outputs.unseen
+    holdout = of_holdout(evidence)
+    return holdout if holdout.any() else None
+
+
+def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
+    """Which of the compared records are in the holdout, which no target used."""
+    return np.isin(np.arange(len(evidence.pool.compared)), np.r_[evidence.queries : evidence.dealt_records.stop])
+
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
 NOT_SAID = Confidence("none", "The test does not say.")
@@ -113,34 +214,21 @@ class KSTest(Protocol):
         return self
 
     def refuse(self, sets: Sets[Examples]) -> None:
-        """Checks that the test can be made with these sets.
-
-        Raises:
-            InputError: it cannot be made.
-        """
+        """Refuses (`InputError`) sets that the test cannot be made with."""
 
     def refuse_pool(self, pool: Pool) -> None:
-        """Checks that the test can be made with the records of all sets together.
-
-        Raises:
-            InputError: it cannot be made.
-        """
+        """Refuses (`InputError`) records of all sets together that the test cannot be made with."""
 
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of the models that it uses. May be empty.
-
-        A test of your own may name kinds that no other test uses: then its models are trained by the audit, and no bank
-        has them.
+        """Kinds of the models that it uses. A test of your own may name kinds that no other test uses: then its models
+        are trained by the audit, and no bank has them.
         """
         return ()
 
     def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
         """The membership masks of its models, by kind; each mask depends only on the key, its kind and its number.
-
-        For a bank, the records of the pool have no inputs.
-
-        Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is among the tests; other tests may
-        use them without drawing them.
+        Records of a bank have no inputs. Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is
+        among the tests; other tests may use them without drawing them.
         """
         return {}
 
@@ -201,11 +289,9 @@ def judgement_of_use(
     """The judgement that follows from the numbers of a test of use, and from numbers adjusted for several targets.
 
     Args:
-        checks: the checks of this test.
         needs: names of the checks that the verdict depends on. `of_p`: of those that a detected use depends on.
         p_trust: confidence in the p-value. `trust`: in the fraction. `fraction_trust`: there, in its place.
         more: what would change an inconclusive verdict. `lacks`: what prevents one.
-        words: the sentences of the finding.
         first, last: further caveats. `strange`: of a detected use.
     """
 

@@ -32,7 +32,7 @@ MAY_BE = {
 """By the first words of the table's last column: the canaries that may be in such a file."""
 SMALL = ("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=50", "--recipe", "models-per-batch=20")
 ENOUGH = (
-    *("--test-option", "rho.replicates=3", "--test-option", "holdout.mixed=20"),
+    *("--test-option", "holdout.mixed=20"),
     *("--test-option", "shadow.never=20", "--effort", "full"),
 )
 PEOPLE = ("--label", "diagnosis", "--drop", "town", "--model", "nb")

@@ -305,9 +305,9 @@ class ShadowNetwork(TextNetwork, Network):
 def effort_of_plan(reduced: str) -> Any:
     """`--effort`, as a field; `reduced` are the words for what a plan leaves out, in that order."""
     return training_option(
-        "How much is trained: quick takes about ten minutes on two cores of a CPU, full all that the other options ask "
-        f"for. {reduced} are reduced to fit, unless given. The plan depends on the shapes "
-        "of the data and on the options alone: every machine trains the same.",
+        "How much is trained: quick takes about five minutes on two cores of a CPU, full all that the other options "
+        f"ask for. {reduced} are reduced to fit, unless given. The plan depends on the shapes of the data and on the "
+        "options alone: every machine trains the same.",
         default="quick",
     )
 

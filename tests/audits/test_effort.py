@@ -139,7 +139,8 @@ def test_what_costs_least_goes_first():
 
 def test_fewer_records_are_walked_more_often():
     """Too few steps would leave networks that fit nothing, and remember nothing."""
-    work, fixed = (choose(MNIST, [StepCost(9e8, 1e6, 1)], "quick", Free(True, epochs)).work for epochs in (True, False))
+    cost = StepCost(EFFORTS["quick"] / 66_667, EFFORTS["quick"] / 6e7, 1)
+    work, fixed = (choose(MNIST, [cost], "quick", Free(True, epochs)).work for epochs in (True, False))
     smallest = min(work.query, round(2 / 3 * work.calibration))
     assert work.epochs * -(-smallest // work.batch_size) >= LEAST_STEPS
     assert work.epochs > fixed.epochs == 15

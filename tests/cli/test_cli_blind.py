@@ -254,7 +254,7 @@ def test_shadow_models_judge_a_challenge_too(folder: Path) -> None:
     (alone,) = result(*words, "two.npy")["targets"]
     assert alone["tests"][0]["name"] == "holdout"
     few = ("--calibration", "calibration.npz", "--model", "mlp", "--epochs", "1", "--effort", "full")
-    few += ("--test-option", "holdout.mixed=19", "--test-option", "rho.replicates=0")
+    few += ("--test-option", "holdout.mixed=19")
     few += recipe("hidden=8", "models-per-batch=19")
     one, whole = (result(*words, path, *few) for path in ("two.npy", "two.npz"))
     assert numbers(one) == numbers(whole)

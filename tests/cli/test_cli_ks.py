@@ -101,7 +101,7 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
 def test_a_slow_machine_makes_the_same_plan_and_the_same_numbers(sets: Path, monkeypatch: pytest.MonkeyPatch):
     """And the recorded command repeats the plan: numbers, verdicts, and what the plan leaves out."""
     monkeypatch.setitem(EFFORTS, "quick", 1e9)
-    words = ("ks", *SETS, "--recipe", "hidden=16", "--recipe", "batch-size=50", "--tests", "shadow", "--json")
+    words = ("ks", *SETS, "--recipe", "hidden=16", "--recipe", "batch-size=50", "--tests", "shadow,rho", "--json")
     results = []
     for slower in (1, 50):
         clock = time.perf_counter
@@ -292,7 +292,7 @@ def test_too_few_records_are_refused() -> None:
 )
 def test_whoever_gives_another_set_a_test_or_a_target_deals_himself(given: dict[str, object]) -> None:
     assert KSOptions().has_set_alone
-    assert with_values(KSOptions(), query="mnist", sample=100, test_option=("rho.replicates=0",)).has_set_alone
+    assert with_values(KSOptions(), query="mnist", sample=100, test_option=("holdout.mixed=0",)).has_set_alone
     assert not with_values(KSOptions(), **given).has_set_alone
 
 
@@ -308,7 +308,7 @@ def test_a_set_alone_is_judged_by_known_members_and_the_run_can_be_repeated() ->
     targets = done.result["targets"]
     assert [target["truth"]["expected"] for target in targets] == ["not forgotten", "forgotten", "not forgotten"]
     assert [target["truth"]["used_fraction"] for target in targets] == pytest.approx([1, 0, 0.5], abs=0.01)
-    assert [test["name"] for test in targets[0]["tests"]] == ["members", "holdout", "rho"]
+    assert [test["name"] for test in targets[0]["tests"]] == ["members", "holdout"]
     assert targets[0]["tests"][0]["details"]["difficulty"] == "taught"
     again = jaxaudit("ks", *FEW, "--json")
     assert (again.result["targets"], again.result["noise_floor"]) == (targets, done.result["noise_floor"])

@@ -24,7 +24,7 @@ COUNT, SIZE = 1000, 5
 DEAL = ("--deal", "deal")
 FEW = ("--calibration", "calibration.npz", "--model", "mlp", "--epochs", "1", "--effort", "full")
 FEW += ("--recipe", "hidden=8", "--recipe", "batch-size=100", "--recipe", "models-per-batch=19")
-FEW += ("--test-option", "holdout.mixed=19", "--test-option", "rho.replicates=0")
+FEW += ("--test-option", "holdout.mixed=19")
 
 
 @pytest.fixture(scope="module")

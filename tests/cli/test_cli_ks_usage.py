@@ -20,7 +20,8 @@ RECIPE = tuple(
     for setting in ("hidden=32", "learning-rate=0.02", "batch-size=50", "models-per-batch=16")
     for word in ("--recipe", setting)
 )
-RECIPE += ("--test-option", "rho.replicates=2", "--effort", "full")
+RECIPE += ("--effort", "full")
+RHO = ("--test-option", "rho.replicates=2", "--tests")
 FEW = (*RECIPE, "--epochs", "4", "--test-option", "shadow.never=19")
 HELD = ("--deal", "deal", "--calibration", "calibration.npz")
 TARGET, BEFORE = ("--target", "t.npz"), ("--before", "b.npz")
@@ -80,24 +81,20 @@ def test_what_judges(dealt: Path, asked: dict[str, Any]):
     rho = RhoTest(replicates=2)
     # As many as a p-value of 0.05 takes that is adjusted for the three targets.
     shadow = ShadowTest(never=59, half=29, fully=29, targets=3)
-    assert of() == ((shadow, rho), False, "125")
+    assert of() == ((shadow,), False, "120")
     more = ShadowTest(never=60, half=30, fully=30, targets=3)
     sizes = {"never": 60, "half": 30, "fully": 30}
     sized = [word for name, size in sizes.items() for word in ("--test-option", f"shadow.{name}={size}")]
-    assert of("--tests", "shadow", *sized) == ((more, rho), False, "128")
-    assert of("--tests", "rho") == ((rho,), False, "8")
-    assert of("--tests", "all") == ((shadow, rho), False, "125")
+    assert of("--tests", "shadow", *sized) == ((more,), False, "123")
+    # rho is made where it is named.
+    assert of(*RHO, "rho") == ((rho,), False, "8")
+    assert of(*RHO, "all") == ((shadow, rho), False, "125")
     # In the order in which they are named, each once.
-    assert of("--tests", " rho , shadow,rho,,") == ((rho, shadow), False, "125")
-    none = ("--test-option", "rho.replicates=0")
-    assert of(*none) == ((shadow,), False, "120")
-    assert of(*none, "--tests", "all") == ((shadow,), False, "120")
-    assert of("--tests", "rho,shadow", *none) == ((shadow,), False, "120")
+    assert of(*RHO, " rho , shadow,rho,,") == ((rho, shadow), False, "125")
     # With a holdout, and one target.
     held, fewer = (*HELD, *TARGET), HoldoutTest(mixed=20)
-    assert of(sets=held) == ((HoldoutTest(), rho), True, "45")
-    assert of(*none, sets=held) == ((HoldoutTest(),), True, "40")
-    everything = of("--tests", "all", "--test-option", "holdout.mixed=20", sets=held)
+    assert of(sets=held) == ((HoldoutTest(),), True, "40")
+    everything = of(*RHO, "all", "--test-option", "holdout.mixed=20", sets=held)
     one = ShadowTest(never=39, half=19, fully=19, targets=1)
     assert everything == ((fewer, one, rho), True, "102")
 
@@ -108,7 +105,7 @@ def test_nothing_is_trained_but_for_a_calibration_set_or_a_test_that_needs_one(d
     for words, tests in (
         ((), (HoldoutTest(mixed=0),)),
         (("--tests", "holdout"), (HoldoutTest(mixed=0),)),
-        (("--tests", "holdout,rho", *RECIPE), (HoldoutTest(), RhoTest(replicates=2))),
+        ((*RHO, "holdout,rho", *RECIPE), (HoldoutTest(), RhoTest(replicates=2))),
     ):
         stopped("--deal", "deal", *TARGET, *words)
         assert asked["tests"] == tests
@@ -233,14 +230,15 @@ def outputs(sets: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.outer
 def test_outputs_on_the_calibration_set_move_no_number_of_rho(outputs: dict[str, np.ndarray]):
-    done = jaxaudit("ks", *SETS, *FEW, "--target", "both.npz", "--out", "run", "--json")
+    words = ("ks", *SETS, *FEW, *RHO, "shadow,rho", "--target")
+    done = jaxaudit(*words, "both.npz", "--out", "run", "--json")
     (both,) = done.result["targets"]
     assert both["tests"][0]["name"] == "shadow"
     assert [usage["method"] for usage in details_of(both)] == ["shadow"]
     assert both["tests"][0]["details"]["upper"] <= 1
     assert [file["name"] for file in done.result["provenance"]["calibration_targets"]] == ["both.npz[calibration]"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
-    (alone,) = jaxaudit("ks", *SETS, *FEW, "--target", "one.npz", "--json").result["targets"]
+    (alone,) = jaxaudit(*words, "one.npz", "--json").result["targets"]
     assert details_of(alone) != details_of(both)
     assert details_of(alone, "rho") == details_of(both, "rho")
 

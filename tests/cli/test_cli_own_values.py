@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import cli_runs
 from support.banks import QUERY, RECORDS, planned, target, train
-from support.cli_runs import QUICK, intercept, jaxaudit, own_modules
+from support.cli_runs import QUICK, SHORT, intercept, jaxaudit, own_modules
 from support.deals import write_deal
 from support.details import details_of
 
@@ -131,18 +131,18 @@ def test_what_a_test_beside_ones_own_lacks_is_said_before_training(
 ):
     monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     np.save("t.npy", np.full((300, 3), 1 / 3))
-    words = ("ks", *QUICK, "--target", "t.npy", "--tests", f"{EXAMPLE},{name}")
+    words = ("ks", *SHORT, "--target", "t.npy", "--tests", f"{EXAMPLE},{name}")
     cli_runs.refused(words, (f"the {name} test needs a holdout",))
 
 
 def test_where_the_holdout_test_is_made_it_decides(own: Path, monkeypatch: pytest.MonkeyPatch):
     write_deal("deal", query=cli_runs.records(2, 0.0), holdout=cli_runs.records(5, 0.0))
-    held = ("--deal", "deal", *QUICK[2:], "--target-data", "deal/query.npz", "--tests")
+    held = ("--deal", "deal", *SHORT[2:], "--target-data", "deal/query.npz", "--tests")
     cli_runs.refused(("ks", *held, f"{EXAMPLE},holdout"), ("the holdout test decides", f"holdout,{EXAMPLE}"))
     # A test of one's own may be what the holdout is for.
     asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
     assert jaxaudit("ks", *held, EXAMPLE).err.endswith("Error: enough\n")
-    assert [test.name for test in asked["tests"]] == ["sureness", "rho"]
+    assert [test.name for test in asked["tests"]] == ["sureness"]
 
 
 def test_by_a_bank(banked: Path):

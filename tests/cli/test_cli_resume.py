@@ -18,7 +18,7 @@ from support.people import PEOPLE, write_people
 
 from jaxaudit.ensemble import kept_models
 
-SLOW = (*LEARNS, "--target-data", "query.npz", "--test-option", "rho.replicates=12", "--epochs", "80")
+SLOW = (*LEARNS, "--target-data", "query.npz", "--tests", "rho", "--test-option", "rho.replicates=12", "--epochs", "80")
 SLOW += (*recipe("models-per-batch=1"), "--json")
 """26 chunks of one model: more than are ever trained at the same time."""
 

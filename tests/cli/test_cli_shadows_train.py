@@ -31,7 +31,7 @@ RECIPE = (
 TRAINED = (*RECIPE, "--recipe", "models-per-batch=10", "--seed", "5")
 TARGET = ("--target", "target")
 AS_SAID = ("--same-recipe", "--json")
-IN_KS = ("--test-option", "rho.replicates=0", "--effort", "full", "--images", "none", *AS_SAID)
+IN_KS = ("--effort", "full", "--images", "none", *AS_SAID)
 BY_BANK = ("--seed", "5", *AS_SAID)
 
 

@@ -31,13 +31,14 @@ def recipe(*settings: str) -> tuple[str, ...]:
     return tuple(word for setting in settings for word in ("--recipe", setting))
 
 
-LEARNS = (
-    *(*SETS, *recipe("hidden=32", "learning-rate=0.01", "batch-size=50", "models-per-batch=9"), "--epochs", "60"),
-    *("--test-option", "rho.replicates=3", "--tests", "rho", "--effort", "full"),
+SHORT = (
+    *(*SETS, *recipe("hidden=32", "learning-rate=0.01", "batch-size=50", "models-per-batch=9"), "--epochs", "2"),
+    *("--effort", "full"),
 )
+"""Too short to learn anything: for what has nothing to do with the verdict."""
+LEARNS = (*SHORT, "--epochs", "60", "--test-option", "rho.replicates=3", "--tests", "rho")
 """Long enough for rho's verdicts."""
 QUICK = (*LEARNS, "--epochs", "2")
-"""Too short to learn anything: for what has nothing to do with the verdict."""
 
 
 class Done(NamedTuple):

@@ -48,9 +48,9 @@ from jaxaudit.metrics.usage import POWER
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
 
-EFFORTS = {"quick": 6e13, "full": math.inf}
-"""Counted operations of each effort: on two cores of a CPU, `quick` takes about ten minutes with reading, compiling and
-judging."""
+EFFORTS = {"quick": 2.5e13, "full": math.inf}
+"""Counted operations of each effort: on two cores of a CPU, `quick` takes about five minutes with reading, compiling
+and judging."""
 FEWEST = 1_000
 """Query records below which a smaller model, and then fewer epochs, are preferred to fewer records."""
 LEAST_RECORDS = 200
@@ -432,14 +432,13 @@ def train_shadows(
 
 def default_tests(sets: Sets[Examples], targets: Sequence[Target] = ()) -> tuple[KSTest, ...]:
     """The default tests where models are trained: by known members, by a holdout, and by shadow models where outputs on
-    the calibration set, or no other test, are there. rho comes last, but not of texts.
+    the calibration set, or no other test, are there. rho is made where it is named.
     """
     roles = {*map(str, sets), *(["before"] if _all_before(targets) else [])}
     possible = [name for name, needs in BUILT_IN.items() if roles.issuperset(needs)]
     names = usual_tests(possible, on_calibration=all_on_calibration(targets))
     values = {"never": max(ShadowTest().never, least_models(len(targets))), "targets": max(1, len(targets))}
-    tests = tuple(offered(test(), values) for test in TESTS if test.name in names)
-    return tests if Role.HOLDOUT in sets and are_texts(sets[Role.HOLDOUT]) else (*tests, RhoTest())
+    return tuple(offered(test(), values) for test in TESTS if test.name in names)
 
 
 def _all_before(targets: Sequence[Target]) -> bool:

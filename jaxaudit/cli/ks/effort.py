@@ -46,7 +46,9 @@ def plan_audit(
     """
     full = _work(given_options, options, sets, tests)
     networks = [(options.model.model or "", options.model.hidden or "")]
-    if given_options.model.model is None and given_options.model.hidden is None:
+    is_free = given_options.model.model is None and given_options.model.hidden is None
+    # rho is the paper's, and so is its network.
+    if is_free and not any(test.name == "rho" for test in tests):
         networks = list(dict.fromkeys([*networks, *LIGHTER.get(networks[0][0], ())]))
     free = Free(records=given_options.data.sample is None, epochs=given_options.recipe.epochs is None)
 

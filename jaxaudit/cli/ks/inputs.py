@@ -325,19 +325,16 @@ def fields_of_tests(audit: KSFlags, targets: int) -> dict[str, Any]:
     }
 
 
-def tests_of(
-    options: KSOptions, targets: int, own_tests: Mapping[str, KSTest], *, with_rho: bool
-) -> tuple[KSTest, ...]:
-    """The tests that the options name, your own included, and rho if asked; the first gives the verdict."""
+def tests_of(options: KSOptions, targets: int, own_tests: Mapping[str, KSTest]) -> tuple[KSTest, ...]:
+    """The tests that the options name, your own included; the first gives the verdict."""
     audit, names = options.audit, tests_named(options)
-    names = names if "rho" in names or not with_rho else (*names, "rho")
     tests_by_name, values = {**built_in_tests(), **own_tests}, fields_of_tests(audit, targets)
     if options.source is ModelSource.ANSWERS:
         values |= {"mixed": 0}
     tests = with_fields(
         "--test-option", audit.test_option, {name: offered(tests_by_name[name], values) for name in names}
     )
-    return tuple(test for test in tests.values() if not test.is_left_out)
+    return tuple(tests.values())
 
 
 ROLES = (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)

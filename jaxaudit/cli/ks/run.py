@@ -96,12 +96,12 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
-    options, with_rho = _filled(options), not is_texts(options.inputs.sets.names.get(Role.QUERY, ""))
+    options = _filled(options)
     whole = read_case(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
     own_tests = load_own_tests(options.audit.tests or "all")
-    tests = tests_of(options, len(whole.targets), own_tests, with_rho=with_rho)
+    tests = tests_of(options, len(whole.targets), own_tests)
     network = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
     tell_of_large_numbers(network, (examples.inputs for examples in whole.sets.values()))
     options = with_values(options, model=network)
@@ -119,7 +119,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         for line in () if plan is None else plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)
-        tests = tests_of(options, len(whole.targets), own_tests, with_rho=with_rho)
+        tests = tests_of(options, len(whole.targets), own_tests)
     learner = learner_of(sets, options.model.model or network, options.model.hidden or "")
     sizes = sets.sets.map(lambda _, examples: len(examples))
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)
@@ -160,7 +160,7 @@ def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     options = _with_groups(options)
     options = with_values(with_usual(of_texts(options), images=IMAGES), tests=",".join(tests_named(options)))
     sets = read_case(options)
-    tests = tests_of(options, len(sets.targets), load_own_tests(options.audit.tests or ALL), with_rho=False)
+    tests = tests_of(options, len(sets.targets), load_own_tests(options.audit.tests or ALL))
     files = {role: files for role, files in described_files(sets.files).items() if files}
     return Job(
         **_of_sets(options, sets),

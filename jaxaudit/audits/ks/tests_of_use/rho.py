@@ -74,10 +74,6 @@ class RhoTest(KSTest):
     of_classes: ClassVar[bool] = True
     of_guess: ClassVar[bool] = True
 
-    @property
-    def is_left_out(self) -> bool:
-        return self.replicates == 0
-
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         query, calibration = sizes[Role.QUERY], sizes[Role.CALIBRATION]
         return (

@@ -200,11 +200,6 @@ class KSTest(Protocol):
     def references(self) -> int:
         return 0
 
-    @property
-    def is_left_out(self) -> bool:
-        """Whether the test's own fields ask for none of it."""
-        return False
-
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         """Numbers of models, and their numbers of training records, for sets of so many records."""
         return ()

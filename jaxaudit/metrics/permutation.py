@@ -61,7 +61,8 @@ PERMUTATIONS = 1999
 CHUNK = 1 << 22
 """Numbers that are permuted at a time: about 32 MB."""
 MOST_PERMUTED = 20_000
-"""`permuted_differences` permutes up to this many records or groups; more are rotated in one random order."""
+"""Up to this many records or groups are permuted; more are rotated in one random order, which is exact, too (Hemerik &
+Goeman 2018)."""
 
 
 class Permuted(NamedTuple):
@@ -100,8 +101,8 @@ def permutation_test(
 
     If the numbers are exchangeable, each p-value is at most u with probability u at most, for every u and any sizes,
     ties included. `groups` has the group of each number, of the first sample and then of the second. Whole groups are
-    permuted; that is exact if groups are exchangeable, for any dependence within. Too few permutations or groups to
-    ever reach 5% are an `InputError`.
+    permuted; that is exact if groups are exchangeable, for any dependence within. More than `MOST_PERMUTED` of them are
+    rotated. Too few permutations or groups to ever reach 5% are an `InputError`.
 
     >>> import jax, numpy as np
     >>> test = permutation_test(jax.random.key(1), np.array([3.0, 4.0, 5.0]), np.array([0.0, 1.0, 2.0]))
@@ -118,15 +119,21 @@ def permutation_test(
             f"{permutations} permutations cannot give a p-value of {ALPHA:g} or less; use {1 / ALPHA:.0f} or more."
         )
     generator, centred = generator_of(key), values - values.mean()
-    if groups is None:
+    inside, unit_of_record = np.arange(len(values)) < size, np.arange(len(values))
+    if groups is not None:
+        check_groups(groups, size, len(values))
+        inside, unit_of_record = _units(groups, size)
+    if len(inside) > MOST_PERMUTED:
+        sizes, totals = np.bincount(unit_of_record), np.bincount(unit_of_record, centred)
+        sums, counts = _rotated(generator, inside, np.stack([totals, sizes], axis=1), permutations).T
+        per_sum = 1 / np.rint(counts) + 1 / (len(values) - np.rint(counts))
+    elif groups is None:
         # The difference of means is a multiple of the smaller sample's sum, which is cheaper to compute.
         fewer, flip = (size, 1.0) if 2 * size <= len(values) else (len(second), -1.0)
         rows = shuffled(generator, centred, permutations)
         sums = np.concatenate([side_rows[:, :fewer].sum(axis=1) for side_rows in rows])
         per_sum = flip * (1 / size + 1 / len(second))
     else:
-        check_groups(groups, size, len(values))
-        inside, unit_of_record = _units(groups, size)
         sizes, totals = np.bincount(unit_of_record), np.bincount(unit_of_record, centred)
         drawn = [
             (rows_of_chunk @ totals, rows_of_chunk @ sizes)

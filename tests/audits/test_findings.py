@@ -202,6 +202,7 @@ def audits(draw: st.DrawFn) -> Callable[[], PDTPAudit]:
         duplicates=np.array(column(st.integers(1, 3))),
         only_member=np.array(column(st.booleans())),
         train_accuracy=draw(st.floats(0, 1)),
+        guess_accuracy=draw(st.floats(0, 1)),
         bins=draw(st.sampled_from([0, 2, 100])),
         seeded=draw(st.booleans()),
         examples=draw(st.integers(count, count + 1)),
@@ -210,11 +211,14 @@ def audits(draw: st.DrawFn) -> Callable[[], PDTPAudit]:
 
 @given(audits())
 @settings(max_examples=150)
-def test_nothing_but_values_and_how_many_were_measured_decides(make: Callable[[], PDTPAudit]):
+def test_values_how_many_were_measured_and_whether_anything_was_learned_decide(make: Callable[[], PDTPAudit]):
     audit = make()
     above = [(value, exact) for value, exact in zip(audit.values, audit.exact, strict=True) if value > 1]
     expected = "records exposed" if above else "no record exposed"
     if all(exact <= 1 for _, exact in above) and (above or len(audit.records) < audit.examples):
+        expected = "inconclusive"
+    learned = audit.train_accuracy > audit.guess_accuracy
+    if expected == "no record exposed" and not learned:
         expected = "inconclusive"
     tone = {"no record exposed": "good", "records exposed": "bad"}.get(expected, "open")
     assert (audit.finding.verdict, audit.finding.tone) == (expected, tone)
@@ -222,11 +226,13 @@ def test_nothing_but_values_and_how_many_were_measured_decides(make: Callable[[]
     assert audit.finding.sentence.startswith("In models (naive Bayes) that jaxaudit trained here: ")
     assert "shadows train" in audit.finding.would_change[-1]
     assert (audit.finding.confidence.word == "none") is (expected == "inconclusive")
-    bare = audit_of(audit.values, exact=audit.exact, examples=audit.examples)
+    facts = {name: getattr(audit, name) for name in ("exact", "examples", "train_accuracy", "guess_accuracy")}
+    bare = audit_of(audit.values, **facts)
     assert bare.finding.verdict == expected
     failed = [each.name for each in audit.finding.checks if each.state == "failed"]
     partly = len(audit.records) < audit.examples
     assert failed == (["records measured"] if partly and expected == "inconclusive" else [])
+    assert (state(audit.finding, "classifier accuracy") == "passed") is learned
 
 
 @given(audits())

@@ -59,6 +59,7 @@ class PDTPAudit:
         only_member: whether it is the only record of its class.
         measurements: PDTP of each record in each measurement; each measurement has its own key.
         train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
+        guess_accuracy: the share of the commonest class among the measured records.
         groups: the group of each record, numbered from 0, if whole groups were left out.
         tokens: of records of text, how many tokens of each count; their mean log-likelihoods (nats a token) under A(T)
             and under the models without the record are `log_likelihoods`.
@@ -77,6 +78,7 @@ class PDTPAudit:
     class_names: tuple[str, ...]
     model: str
     train_accuracy: float | None
+    guess_accuracy: float
     examples: int
     bins: int
     seeded: bool
@@ -116,6 +118,7 @@ class PDTPAudit:
             training_records=self.examples,
             records_measured=len(values),
             train_accuracy=self.train_accuracy,
+            guess_accuracy=self.guess_accuracy,
             records=self._risks(),
             reduction=self.reduction,
             groups=self._group_risks(),
@@ -282,6 +285,7 @@ def measure_pdtp(
         class_names=examples.class_names,
         model=str(getattr(learner, "kind", f"your learner {type(learner).__name__}")),
         train_accuracy=None if texts else accuracy,
+        guess_accuracy=float(np.bincount(examples.labels[chosen]).max() / len(chosen)),
         examples=len(examples),
         bins=bins,
         seeded=seeded,

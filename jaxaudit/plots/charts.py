@@ -2,12 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
 
 from jaxaudit.plots import style
 from jaxaudit.plots.style import (
@@ -28,6 +26,9 @@ from jaxaudit.plots.style import (
     series_line,
     short,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 VERTICES = 400
 """The points of a curve, however many records it is of: nearer to one another than pixels of a page."""
@@ -76,7 +77,7 @@ def plotted_log_odds(confidences: Sample) -> Sample:
     return np.clip(odds, -LOG_ODDS, LOG_ODDS)
 
 
-def draw_confidences(axes: Axes, samples: Sequence[Sample], gap: Gap, distance: float) -> None:
+def draw_confidences(axes: "Axes", samples: Sequence[Sample], gap: Gap, distance: float) -> None:
     """Draws empirical CDFs: confidence in the true class across, on an axis of log-odds, and share of query records up.
 
     `samples` are of the query model, the target and the calibration model; the `gap` of the first two is marked, with
@@ -115,7 +116,7 @@ class ShareMark(NamedTuple):
     least: float
 
 
-def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fraction") -> None:
+def draw_shares(axes: "Axes", rows: Sequence[ShareMark], fraction: str = "used fraction") -> None:
     """Draws used fractions across, one row for each test of a target from the top; `fraction` names the axis."""
     tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8}
     marks = [
@@ -133,7 +134,7 @@ def draw_shares(axes: Axes, rows: Sequence[ShareMark], fraction: str = "used fra
     name_rows(axes, [row.name for row in rows])
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks(np.linspace(0, 1, 5))
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.xaxis.set_major_formatter(style.percent())
     legend(axes, 2)
 
 
@@ -141,7 +142,7 @@ WANTED = 0.95
 """The desired probability of detection."""
 
 
-def draw_probabilities(axes: Axes, sizes: Sequence[Any], wanted_fraction: float) -> None:
+def draw_probabilities(axes: "Axes", sizes: Sequence[Any], wanted_fraction: float) -> None:
     """Draws a line for each `Size` of a `PowerResult`: used fraction across, on a logarithmic axis, and the probability
     of detection up.
     """
@@ -156,11 +157,11 @@ def draw_probabilities(axes: Axes, sizes: Sequence[Any], wanted_fraction: float)
     dress(axes, "used fraction of the query set", "probability of detection")
     logarithmic(axes, "x", ticks, [f"{100 * tick:g}%" for tick in ticks], (min(ticks[0], wanted_fraction) / 1.15, 1.15))
     axes.set_ylim(0, 1.02)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_formatter(style.percent())
     legend(axes, 2)
 
 
-def draw_distribution(axes: Axes, result: Any) -> None:
+def draw_distribution(axes: "Axes", result: Any) -> None:
     """Draws a histogram of a `PDTPResult`: a bar for each interval of PDTP across, number of records up (logarithmic).
 
     Bars that break the rule DTP-1 stand out. If the seed floor was measured, a line over each bar has the number of
@@ -194,7 +195,7 @@ LEAST = 1e-5
 """The lowest false positive and true positive rate that is drawn."""
 
 
-def draw_accuracies(axes: Axes, records: Sequence[Any], attacks: Sequence[str]) -> None:
+def draw_accuracies(axes: "Axes", records: Sequence[Any], attacks: Sequence[str]) -> None:
     """Draws a mark for each attack, by its name, and each of the `records`, `AttackedRecord`s: its PDTP across (nats),
     accuracy of the attack up.
 
@@ -214,7 +215,7 @@ def draw_accuracies(axes: Axes, records: Sequence[Any], attacks: Sequence[str]) 
     style.legend(axes, 3)
 
 
-def draw_curves(axes: Axes, curves: Mapping[str, Any]) -> None:
+def draw_curves(axes: "Axes", curves: Mapping[str, Any]) -> None:
     """Draws ROC curves, each a `Curve` by its name: false positive rate across, true positive rate up, both on
     logarithmic axes from 1e-5.
 
@@ -236,7 +237,7 @@ def draw_curves(axes: Axes, curves: Mapping[str, Any]) -> None:
     style.legend(axes, 2)
 
 
-def draw_separations(axes: Axes, edges: Sequence[float], counts: Sequence[int], unit: str) -> None:
+def draw_separations(axes: "Axes", edges: Sequence[float], counts: Sequence[int], unit: str) -> None:
     """Draws a histogram of the records' separations: separation across, from 0 to 1, number of records up.
 
     Separation says how well outputs tell models with a record from models without it; 0.5 is by chance. `unit` is what
@@ -253,7 +254,7 @@ def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
     return max(least, float(pdtp[np.isfinite(pdtp)].max(initial=0.0))) * 1.3
 
 
-def _set_pdtp(axes: Axes, most: float, ticks: Sequence[float]) -> None:
+def _set_pdtp(axes: "Axes", most: float, ticks: Sequence[float]) -> None:
     """Sets the horizontal axis to PDTP, logarithmic except for the lowest values."""
     shown = [0.0, *(tick for tick in ticks if tick < most)]
     names = [f"{tick:g}" for tick in shown]
@@ -273,7 +274,7 @@ class MethodMarks(NamedTuple):
     attack: Float[np.ndarray, " seeds"] | None
 
 
-def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[float, float] | None) -> None:
+def draw_efficacies(axes: "Axes", methods: Sequence[MethodMarks], band: tuple[float, float] | None) -> None:
     """Draws efficacy across on a logarithmic axis, one row per method: a mark for each model, and the median.
 
     `band` is the range of retrained models, which is shaded. Infinite efficacies are at the right end.
@@ -296,7 +297,7 @@ def draw_efficacies(axes: Axes, methods: Sequence[MethodMarks], band: tuple[floa
         legend(axes, 1)
 
 
-def draw_attacks(axes: Axes, methods: Sequence[MethodMarks], guess: float | None) -> None:
+def draw_attacks(axes: "Axes", methods: Sequence[MethodMarks], guess: float | None) -> None:
     """Draws a mark for each model: efficacy across on a logarithmic axis, and up the attack's membership probability.
 
     A line marks `guess`, the value of an attack without information. Methods without an attack are left out.
@@ -329,7 +330,7 @@ def _inside(values: Float[np.ndarray, "..."], low: float, high: float) -> Float[
     return np.clip(values, low * EDGE, high / EDGE)
 
 
-def _logarithmic(axes: Axes, name: str, low: float, high: float) -> None:
+def _logarithmic(axes: "Axes", name: str, low: float, high: float) -> None:
     """Sets ticks at powers of ten, few enough to be readable."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     if first > last:

@@ -7,16 +7,16 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from io import StringIO
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from xml.etree import ElementTree
 
-import matplotlib
-import matplotlib.style
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 INK, MUTED, LINE, PAPER = "#1b2733", "#5a6875", "#d5dbe1", "#ffffff"
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#aa4499", "#e69f00", "#56b4e9"
@@ -37,16 +37,16 @@ SIZE = 9.0
 LONGEST_NAME = 26
 
 
-def canvas(height: float = HEIGHT) -> tuple[Figure, Axes]:
+def canvas(height: float = HEIGHT) -> "tuple[Figure, Axes]":
     """A figure with one empty chart, and its axes; `height` is in inches."""
     figure, (axes,) = panels(1, height)
     return figure, axes
 
 
-def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[], Figure]:
+def chart(draw: "Callable[[Axes], object]", height: float = HEIGHT) -> "Callable[[], Figure]":
     """A function without arguments that makes a figure with one chart, by `draw`; `height` is in inches."""
 
-    def blank_figure() -> Figure:
+    def blank_figure() -> "Figure":
         figure, axes = canvas(height)
         draw(axes)
         return figure
@@ -54,14 +54,24 @@ def chart(draw: Callable[[Axes], object], height: float = HEIGHT) -> Callable[[]
     return blank_figure
 
 
-def panels(count: int, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
+def panels(count: int, height: float = HEIGHT) -> "tuple[Figure, list[Axes]]":
     """A figure with `count` empty charts side by side, and their axes from the left; `height` is in inches."""
+    # Imported here, as a run without a page draws nothing, and Matplotlib takes half a second.
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(WIDTH * count, height), layout="constrained")
     figure.patch.set_facecolor(PAPER)
     return figure, [figure.add_subplot(1, count, place + 1) for place in range(count)]
 
 
-def dress(axes: Axes, across: str, up: str = "") -> None:
+def percent() -> Any:
+    """A formatter of shares as percentages."""
+    from matplotlib.ticker import PercentFormatter
+
+    return PercentFormatter(1.0)
+
+
+def dress(axes: "Axes", across: str, up: str = "") -> None:
     """Labels the axes with `across` and `up`, and draws a light frame and a lighter grid."""
     axes.set_facecolor("none")
     axes.set_xlabel(across, color=INK, fontsize=SIZE)
@@ -77,7 +87,7 @@ def dress(axes: Axes, across: str, up: str = "") -> None:
 
 
 def logarithmic(
-    axes: Axes, name: str, ticks: ArrayLike, labels: Sequence[str], ends: Any, scale: str = "log", **how: Any
+    axes: "Axes", name: str, ticks: ArrayLike, labels: Sequence[str], ends: Any, scale: str = "log", **how: Any
 ) -> None:
     """Sets the scale, the ticks with their labels and the ends of one axis (`x` or `y`); `how` is Matplotlib's."""
     getattr(axes, f"set_{name}scale")(scale, **how)
@@ -86,7 +96,7 @@ def logarithmic(
     axes.minorticks_off()
 
 
-def legend(axes: Axes, columns: int) -> None:
+def legend(axes: "Axes", columns: int) -> None:
     """Puts the legend above the chart, where it covers nothing, in this number of columns."""
     shown = axes.legend(
         fontsize=SIZE,
@@ -103,7 +113,7 @@ def legend(axes: Axes, columns: int) -> None:
         text.set_parse_math(False)
 
 
-def write_text(axes: Axes, words: str, place: tuple[Any, Any], **how: Any) -> Text:
+def write_text(axes: "Axes", words: str, place: tuple[Any, Any], **how: Any) -> "Text":
     """Writes text on the chart at `place`, (x, y) in units of the data, on an almost opaque background."""
     settings: dict[str, Any] = {"fontsize": SIZE, "color": INK, "zorder": 8, "parse_math": False, **how}
     text = axes.text(float(place[0]), float(place[1]), words, **settings)
@@ -117,19 +127,19 @@ def series_line(place: int) -> dict[str, Any]:
 
 
 def draw_marks(
-    axes: Axes, place: int, across: ArrayLike, up: ArrayLike, name: str, *, size: float = 5.0, alpha: float = 0.75
+    axes: "Axes", place: int, across: ArrayLike, up: ArrayLike, name: str, *, size: float = 5.0, alpha: float = 0.75
 ) -> None:
     """Draws the marks of one series, in the colour and shape of series number `place`, from 0; `size` is in points."""
     marker, colour = MARKERS[place % len(MARKERS)], SERIES[place % len(SERIES)]
     axes.plot(across, up, marker, color=colour, markersize=size, alpha=alpha, markeredgewidth=0, label=name)
 
 
-def draw_interval(axes: Axes, row: int, low: float, high: float) -> None:
+def draw_interval(axes: "Axes", row: int, low: float, high: float) -> None:
     """Draws the interval from `low` to `high` on the x axis as a broad bar at y = `row`."""
     axes.plot([low, high], [row, row], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
 
 
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
+def name_rows(axes: "Axes", names: Sequence[str]) -> None:
     """Writes one name beside each row of a chart, the first name at the top; row i must have been drawn at y = i."""
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     for label in axes.get_yticklabels():
@@ -173,6 +183,9 @@ def with_default_style(draw: Callable[[], Drawn], key: str = "") -> Drawn:
     """Returns `draw()`, called with Matplotlib's default style in place of the user's settings; identifiers in SVG are
     hashes with the `key`.
     """
+    import matplotlib
+    import matplotlib.style
+
     # Numbers in a result file of another party may be so large that their ticks overflow.
     quiet, settings = np.errstate(over="ignore"), {**_SETTINGS, "svg.hashsalt": key}
     with matplotlib.style.context("default"), matplotlib.rc_context(settings), warnings.catch_warnings(), quiet:
@@ -181,7 +194,7 @@ def with_default_style(draw: Callable[[], Drawn], key: str = "") -> Drawn:
         return draw()
 
 
-def as_inline_svg(figure: Figure, key: str, title: str, description: str) -> str:
+def as_inline_svg(figure: "Figure", key: str, title: str, description: str) -> str:
     """The figure as an `<svg>` element for a page, with the page's CSS colours and a description for screen readers.
 
     `key` is the figure's alone on its page: no identifier is that of another figure.

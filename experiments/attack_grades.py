@@ -3,8 +3,8 @@
     export JAXAUDIT_DATA=DATA
     python -m experiments.attack_grades
 
-Four tables and ten recipes each, from regularised to grown in full, make 40 worlds. In each, 192 models are trained on
-fair coins, of records or of whole people, and make six banks of 32. The truth of a world are the rates of all six banks
+Four tables and ten recipes each, from regularised to grown in full, make 40 worlds. In each, 128 models are trained on
+fair coins, of records or of whole people, and make four banks of 32. The truth of a world are the rates of all banks
 together: 32 models a bank, so that each is attacked by as many as a user has. Its grade is by these rates themselves,
 while that of a bank is by intervals.
 """
@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -34,7 +35,7 @@ from jaxaudit.attacks.records import Stacked
 from jaxaudit.audits import AttackResult
 from jaxaudit.metrics import clopper_pearson
 
-BANKS, MODELS, SEED = 6, 32, 65
+BANKS, MODELS, SEED = 4, 32, 65
 AWAY, SOME, GUESSING, OPEN = "gives records away", "gives some away", "no better than guessing", "inconclusive"
 GRADES = (AWAY, SOME, GUESSING, OPEN)
 RECIPES: dict[str, Callable[[int], Any]] = {
@@ -47,7 +48,7 @@ RECIPES: dict[str, Callable[[int], Any]] = {
     "forest, leaves of 20": lambda seed: RandomForestClassifier(20, min_samples_leaf=20, random_state=seed),
     "forest, leaves of 5": lambda seed: RandomForestClassifier(20, min_samples_leaf=5, random_state=seed),
     "forest in full": lambda seed: RandomForestClassifier(20, random_state=seed),
-    "boosting, 20 rounds": lambda seed: HistGradientBoostingClassifier(max_iter=20, random_state=seed),
+    "15 nearest neighbours": lambda _: scaled(KNeighborsClassifier(15)),
 }
 
 

@@ -12,25 +12,21 @@ import numpy as np
 from jaxtyping import Float, Real
 
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.labels import as_number
 from jaxaudit.data.own_table import WIDTH, codes_of_texts
 from jaxaudit.data.table import MISSING, Column
 from jaxaudit.errors import InputError
 
 
 def columns_as_read(sets: Sequence[Examples]) -> tuple[Column, ...]:
-    """The columns of these tables, which have the same ones, with the words of all of them; none if they are no tables.
+    """The columns of these tables, with the words of all of them; a missing one is empty. None if they are no tables.
 
-    An empty cell is the last of a column's words, `MISSING`.
+    They are in the order of the first table, as the inputs of all tables must be.
     """
-    columns, titles = list[Column](), list(sets[0].titles)
-    words_of_sets = [examples.words for examples in sets]
-    while titles:
-        name = next((name for name in words_of_sets[0] if titles[0] == f"{name} (0)"), None)
-        words = {word for words in words_of_sets for word in words.get(name or "", ())}
-        present = sorted(words - {""})
-        columns.append(Column(name or titles[0], (*present, *((MISSING,) if "" in words else ()))))
-        del titles[: 1 if name is None else WIDTH]
-    return tuple(columns)
+    return tuple(
+        Column(name, tuple(sorted({word for examples in sets for word in examples.words[name]})))
+        for name in sets[0].words
+    )
 
 
 def as_indices(inputs: Real[np.ndarray, "n inputs"], columns: Sequence[Column]) -> Float[np.ndarray, "n columns"]:
@@ -42,15 +38,17 @@ def as_indices(inputs: Real[np.ndarray, "n inputs"], columns: Sequence[Column]) 
         if not column.categories:
             values[:, place] = part[:, 0]
             continue
-        codes = codes_of_texts(["" if word == MISSING else word for word in column.categories]).astype(inputs.dtype)
+        codes = codes_of_texts(column.categories).astype(inputs.dtype)
         keys, rows = (np.ascontiguousarray(array).view(f"V{array.itemsize * WIDTH}")[:, 0] for array in (codes, part))
         order = np.argsort(keys)
-        values[:, place] = order[np.searchsorted(keys[order], rows)]
+        index = order[np.searchsorted(keys[order], rows).clip(max=len(keys) - 1)]
+        assert (codes[index] == part).all(), "a record has a word that is none of its column's"
+        values[:, place] = index
     return values
 
 
 def frame(values: Real[np.ndarray, "n columns"], columns: Sequence[Column]) -> Any:
-    """A pandas frame of these records: words as text, numbers as numbers, and what is missing as None or NaN."""
+    """A pandas frame of these records: words as text, numbers as numbers, and what is missing as pandas has it."""
     try:
         import pandas
     except ImportError as error:
@@ -65,7 +63,10 @@ def frame(values: Real[np.ndarray, "n columns"], columns: Sequence[Column]) -> A
 def _cells(column: Column, values: Real[np.ndarray, " n"]) -> np.ndarray:
     if not column.categories:
         return values.astype(np.float64)
-    words = [None if word == MISSING else word for word in column.categories]
+    words = [None if word in ("", MISSING) else word for word in column.categories]
     with suppress(ValueError):
-        return np.array([np.nan if word is None else float(word) for word in words])[values.astype(int)]
+        numbers = np.array([np.nan if word is None else as_number(word) for word in words])
+        # Codes such as 01 and 1 are two words.
+        if len(np.unique(numbers)) == len(numbers):
+            return numbers[values.astype(int)]
     return np.array(words, object)[values.astype(int)]

@@ -33,7 +33,8 @@ class Examples:
         titles: the names of the columns of inputs from a table; else empty.
         groups: `[n]`, the group of each record, such as its patient, if whole groups were dealt: an integer or text.
             Equal values are one group, in all sets. The content hash does not depend on them.
-        words: the distinct words of each column of words of a table, which inputs hold as numbers.
+        words: of a table, for each of its columns in order, the distinct words, which inputs hold as numbers; none of a
+            column of numbers. A missing word is empty.
 
     Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at least one
     record; else an `InputError`. The arrays are read-only, so a computed hash stays valid.

@@ -129,8 +129,8 @@ def _in_set(key: str, data: str) -> np.ndarray:
     suffix = path.suffix.lower() if path is not None and path.is_file() else None
     if path is None or suffix not in (".npz", *TABLES):
         raise InputError(
-            f"{key!r}: is no .npy with one value per record, and the set is no .npz, .csv or .parquet of which an "
-            "array or column could be meant."
+            f"{key!r}: the set is no .npz, .csv or .parquet of which an array or column could be meant. (Groups may "
+            "also be a .npy with one value per record.)"
         )
     read = partial(_of_archive, NpzArrays(path), key) if suffix == ".npz" else partial(_of_table, path, key)
     if not split:

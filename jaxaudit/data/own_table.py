@@ -90,6 +90,7 @@ class OwnTable:
                 titles += [f"{name} ({place})" for place in range(WIDTH)]
                 words_of[name] = words_in(words)
                 continue
+            words_of[name] = ()
             numbers = numbers if words is None else self._numbers(words, name, "write numbers throughout, or words")
             assert numbers is not None
             self._refuse_row_numbers(numbers, name)
@@ -102,6 +103,11 @@ class OwnTable:
                 # The shortest text of a number of 32 bits is one of 64 bits only nearly.
                 columns.append(numbers.astype(text.floats.get(name, np.float64)).astype(kind))
             titles.append(name)
+        twice = next((title for title in titles if titles.count(title) > 1), None)
+        if twice is not None:
+            raise InputError(
+                f"{text.source}: column {twice!r} is named as a part of a column of words is; give it another name."
+            )
         inputs = np.stack(columns, axis=1)
         notes, names = self.notes, self.class_names
         return Examples(inputs, self.labels, names, text.source, notes, tuple(titles), words=words_of)

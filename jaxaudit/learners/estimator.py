@@ -165,9 +165,12 @@ class EstimatorLearner:
             raise InputError(f"{self.kind} failed {task}: {self._without_words(first_line(error))}") from error
 
     def _without_words(self, message: str) -> str:
-        """The message without quoted words of the records."""
-        words = {word for column in self.columns for word in column.categories}
-        return re.sub("'([^']*)'", lambda quoted: "'...'" if quoted[1] in words else quoted[0], message)
+        """The message; of an estimator that gets words, without what it quotes, or without any of it."""
+        if not self.columns:
+            return message
+        left = re.sub(r"\[.*\]|\".*\"|'.*'", "'...'", message)
+        words = [word for column in self.columns for word in column.categories if len(word) > 1]
+        return left if not any(word in left for word in words) else message.partition(":")[0]
 
 
 @cache

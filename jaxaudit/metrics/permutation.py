@@ -182,7 +182,7 @@ def permuted_differences(
     """The mean of the first `size` records minus that of the others: first as dealt, then for random other deals.
 
     What was dealt is what is permuted: records, `groups`, records within `strata`, or the two of each of `pairs`. More
-    than `MOST_PERMUTED` are rotated in a random order, which is exact, too (Hemerik & Goeman 2018).
+    than `MOST_PERMUTED` records or groups are rotated in a random order, which is exact, too (Hemerik & Goeman 2018).
     """
     generator, n = generator_of(key), len(values)
     centred = values - values.mean(axis=0)

@@ -9,7 +9,7 @@ import pytest
 from support.banks import bank_of
 
 from jaxaudit import Bank, attack
-from jaxaudit.attacks.records import LiRA
+from jaxaudit.attacks.records import LiRA, Stacked
 from jaxaudit.audits import AttackResult, grade_of
 from jaxaudit.metrics import attack_rates
 
@@ -112,6 +112,19 @@ def test_the_first_class_tells_no_more_than_its_probability(tmp_path: Path, kind
         twin = result_of(bank_of(tmp_path / words, odds, truth, "log_odds", 4))
         assert published[words].auc.value == pytest.approx(twin.deciding.auc.value, abs=1e-4)
     assert published["the first class alone"].auc.high < published["the first class with its probability"].auc.low
+
+
+@pytest.mark.parametrize("models", [8, 16])
+def test_outputs_that_never_differ_tell_nothing(tmp_path: Path, models: int):
+    """Models that are right of every record, whatever they were trained on, and sure of some for having seen them."""
+    truth = masks(models)
+    outputs = softmax_of(5, 2, truth, 0.0)
+    own = 0.75 + 0.2 * truth + 0.01 * np.random.default_rng(6).random(truth.shape)
+    labels = np.arange(truth.shape[1]) % 2
+    outputs[..., 0], outputs[..., 1] = np.where(labels, 1 - own, own), np.where(labels, own, 1 - own)
+    result = attack(bank_of(tmp_path / "bank", outputs, truth, "probabilities", 2), attacks=[Stacked()]).result
+    assert result.published[-1].outputs == "the first class alone"
+    assert (result.published[-1].verdict, result.published[-1].auc.value) == ("no better than guessing", 0.5)
 
 
 def test_nothing_would_help_where_nothing_is_given_away(tmp_path: Path):

@@ -1,6 +1,7 @@
 """`--model` of scikit-learn or of your own, from its words to what `pdtp`, `attack` and `shadows train` make of it."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,7 +105,12 @@ def test_a_pipeline_with_an_encoder_gets_the_columns_as_they_are():
         assert jaxaudit(command, *words, *few, "--model", "encoded.py:make", "--json").code == 0
     # A word that reaches the forest is of no record in a message.
     left = jaxaudit("shadows", "train", *of_towns, "--out", "left")
-    assert (left.code, "could not convert" in left.err, "visit 1" in left.err) == (2, True, False)
+    assert (left.code, "could not convert" in left.err, "visit " in left.err) == (2, True, False)
+    Path("towns.csv").write_text(
+        re.sub(r"visit \d+", lambda name: f"O'Brien {name[0][6:]}", Path("towns.csv").read_text())
+    )
+    quoted = jaxaudit("shadows", "train", *of_towns, "--out", "quoted")
+    assert (quoted.code, "ValueError" in quoted.err, "Brien" in quoted.err) == (2, True, False)
 
 
 @pytest.mark.outer
@@ -143,6 +149,26 @@ def test_ids_name_records_where_the_result_is_and_nowhere_else():
     ]
     refused((*of_towns, "--id", "visi", "--out", "other"), ("'visi'",))
     refused((*of_towns, "--id", "outcome", "--out", "other"), ("outcome",))
+
+
+def test_a_holdout_with_its_columns_in_another_order_trains_the_same_models():
+    """Columns are matched by name, also in what is trained on."""
+    random = np.random.default_rng(4)
+    rows = {role: random.normal(size=(60, 2)).round(3) for role in ("query", "holdout")}
+    header, cells = ["u", "v", "label"], {}
+    for role, values in rows.items():
+        cells[role] = [[*row, "ill" if row[0] > 0 else "well"] for row in values]
+    for folder in ("one", "other"):
+        Path(folder).mkdir()
+        write_rows(Path(folder, "query.csv"), header, cells["query"])
+    write_rows(Path("one/holdout.csv"), header, cells["holdout"])
+    write_rows(Path("other/holdout.csv"), ["v", "u", "label"], [[v, u, label] for u, v, label in cells["holdout"]])
+    for folder in ("one", "other"):
+        words = ("--deal", folder, "--model", "sklearn.linear_model:LogisticRegression", "--models", "4")
+        assert jaxaudit("shadows", "train", *words, "--out", f"bank-{folder}").code == 0
+    for model in range(4):
+        one, other = (np.load(f"bank-{folder}/outputs/{model:05}.npy") for folder in ("one", "other"))
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_parameter_may_be_what_makes_it_tell_probabilities():

@@ -7,6 +7,7 @@ import pytest
 
 from jaxaudit.data import load, load_table
 from jaxaudit.data.columns import as_indices, columns_as_read, frame
+from jaxaudit.errors import InputError
 
 pytest.importorskip("pandas")
 ROWS = [
@@ -37,6 +38,20 @@ def test_words_and_numbers_come_back_as_they_stood(tmp_path: Path):
     cells = frame(values, columns).astype(object).where(lambda table: table.notna(), None)
     wanted = [tuple(None if cell in ("", "NA") else cell for cell in row) for row in ROWS]
     assert [(*row[:3], round(row[3], 6)) for row in cells.itertuples(index=False)] == wanted
+
+
+def test_words_that_look_like_something_else_stay_words(tmp_path: Path):
+    """The word for a missing cell, two codes of one number, and a name that a part of a column of words has."""
+    file = tmp_path / "odd.csv"
+    file.write_text("kind,code,label\n(missing),01,x\nred,1,y\n,01,x\nblue,1_2,y\n")
+    table = load_table(str(file))
+    assert frame(table.values, table.columns)["code"].tolist() == ["01", "1", "01", "1_2"]
+    examples = load(str(file), drop=["code"])
+    cells = frame(as_indices(examples.inputs, columns_as_read([examples])), columns_as_read([examples]))
+    assert cells["kind"].fillna("none").tolist() == ["none", "red", "none", "blue"]
+    file.write_text("x (0),x,label\n0.5,red,x\n0.7,blue,y\n")
+    with pytest.raises(InputError, match="x \\(0\\)"):
+        load(str(file))
 
 
 def test_few_different_numbers_of_a_table_are_numbers(tmp_path: Path):

@@ -13,9 +13,8 @@ from scipy import special
 
 from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.audits.attack.exposure import AttackUnits
-from jaxaudit.audits.attack.finding import INCONCLUSIVE, grade_of
+from jaxaudit.audits.attack.finding import GUESSING, INCONCLUSIVE, grade_of
 from jaxaudit.audits.attack.result import Published
-from jaxaudit.audits.attack.targets import scores_of
 from jaxaudit.audits.bank_odds import Detail, at_resolution, coarser, detail_of
 from jaxaudit.data.bank.bank import read_models
 from jaxaudit.data.bank.description import BY_CLASS
@@ -40,11 +39,14 @@ def with_less_published(
     truth = units.whole(shadows.membership, "the shadow models' training sets")
     rows = []
     for outputs, odds in _coarser_outputs(shadows):
-        scores = scores_of(attack, shadowed._replace(models=odds[..., units.attacked]), alone, units)
-        rates = attack_rates(scores, truth)
-        rows.append(
-            Published(outputs, grade_of(rates) or INCONCLUSIVE, rates.auc, rates.tpr_at_fpr, rates.realised_fpr)
-        )
+        # Outputs that no model gives otherwise tell nothing; how often others were dealt the record is no output.
+        still = np.ptp(odds[..., units.attacked], axis=(0, 1)) == 0
+        scores = attack.scores(shadowed._replace(models=odds[..., units.attacked]))
+        scores[:, still] = 0
+        scores[:, alone] = np.nan
+        rates = attack_rates(units.scores(scores), truth)
+        grade = GUESSING if still.all() else grade_of(rates) or INCONCLUSIVE
+        rows.append(Published(outputs, grade, rates.auc, rates.tpr_at_fpr, rates.realised_fpr))
     return tuple(rows)
 
 

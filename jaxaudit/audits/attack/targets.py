@@ -357,8 +357,9 @@ def find_target(
             f"{called_members.level:.2%}: a bound over shadow models, for all targets together."
         )
         sure = Confidence("weak" if weak else "strong", why)
-        surplus = called_members.count - called_members.at_most
-        verdict = AWAY if surplus >= RIGHT_CALLS * called_members.at_most else SOME
+        # Ten right calls for each wrong one, of which there may be one at least.
+        wrong = max(called_members.at_most, 1.0)
+        verdict = AWAY if called_members.count - wrong >= RIGHT_CALLS * wrong else SOME
         return Finding(verdict, "bad", f"Members can be named: {words}.", (words,), sure, checks, caveats)
     return undecided(
         f"No more {result.unit}s are called members than chance explains ({words}).",

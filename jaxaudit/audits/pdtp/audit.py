@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 QUANTILES = (0.5, 0.9, 0.99)
 OF_OTHERS = ("group", "per_token")
 """Columns that only some audits have."""
+SAME = 1e-6
+"""Probabilities of two records that differ by no more are the same outputs."""
 LISTED = 100_000
 """The most records that a result lists."""
 
@@ -59,7 +61,7 @@ class PDTPAudit:
         only_member: whether it is the only record of its class.
         measurements: PDTP of each record in each measurement; each measurement has its own key.
         train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
-        guess_accuracy: the share of the commonest class among the measured records.
+        same_outputs: whether A(T) gives all measured records the same probabilities, in every measurement.
         groups: the group of each record, numbered from 0, if whole groups were left out.
         tokens: of records of text, how many tokens of each count; their mean log-likelihoods (nats a token) under A(T)
             and under the models without the record are `log_likelihoods`.
@@ -78,7 +80,7 @@ class PDTPAudit:
     class_names: tuple[str, ...]
     model: str
     train_accuracy: float | None
-    guess_accuracy: float
+    same_outputs: bool
     examples: int
     bins: int
     seeded: bool
@@ -118,7 +120,7 @@ class PDTPAudit:
             training_records=self.examples,
             records_measured=len(values),
             train_accuracy=self.train_accuracy,
-            guess_accuracy=self.guess_accuracy,
+            same_outputs=self.same_outputs,
             records=self._risks(),
             reduction=self.reduction,
             groups=self._group_risks(),
@@ -252,7 +254,7 @@ def measure_pdtp(
     tokens = counted_tokens(examples.take(chosen)) if texts else None
     scale = np.ones((len(chosen), 1)) if tokens is None else tokens[:, None]
     *of_keys, of_floor = execution.split(*[models] * len(keys), floor_models)
-    parts, exact, accuracy, bounds, likelihoods = [], np.zeros(len(chosen)), 0.0, [], []
+    parts, exact, accuracy, apart, bounds, likelihoods = [], np.zeros(len(chosen)), 0.0, 0.0, [], []
     for one, part in zip(keys, of_keys, strict=True):
         left = leave_out(one, examples, learner, chosen, groups=units, execution=part)
         if tokens is not None:
@@ -263,6 +265,7 @@ def measure_pdtp(
         if isinstance(learner, BoundsDTP) and units is None:
             bound = learner.dtp_bound(examples.labels, examples.labels[chosen], left)
             bounds += [] if bound is None else [bound]
+        apart = max(apart, float(np.ptp(np.exp(left.with_record), axis=0).max()))
         accuracy += float((left.with_record.argmax(axis=1) == examples.labels[chosen]).mean()) / len(keys)
     values = np.stack([part.values for part in parts])
     largest = values.argmax(axis=0), np.arange(len(chosen))
@@ -285,7 +288,7 @@ def measure_pdtp(
         class_names=examples.class_names,
         model=str(getattr(learner, "kind", f"your learner {type(learner).__name__}")),
         train_accuracy=None if texts else accuracy,
-        guess_accuracy=float(np.bincount(examples.labels[chosen]).max() / len(chosen)),
+        same_outputs=apart <= SAME and len(chosen) > 1 and not texts,
         examples=len(examples),
         bins=bins,
         seeded=seeded,

@@ -109,7 +109,7 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
         copies: number of measured records with the same input and label as another record.
         lone_members: number of measured records that are the only ones of their class.
         train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
-        guess_accuracy: the share of the commonest class among them.
+        same_outputs: whether A(T) gives all of them the same outputs.
         records: in the order of the table; if more than 100,000 were measured, only the riskiest.
         groups: if whole groups were left out, the groups of the measured records, in the order of the table;
             `largest_group` is the number of records of the largest one.
@@ -132,7 +132,7 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     training_records: Annotated[int, Meta(ge=1)]
     records_measured: Annotated[int, Meta(ge=1)]
     train_accuracy: Annotated[float, Meta(ge=0, le=1)] | None
-    guess_accuracy: Annotated[float, Meta(ge=0, le=1)]
+    same_outputs: bool
     records: Annotated[tuple[Risk, ...], Meta(min_length=1)]
     reduction: Reduction | None
     groups: tuple[GroupRisk, ...] | None = None
@@ -178,8 +178,8 @@ def pdtp_finding(result: PDTPResult, bins: int, with_and_without_bins: int) -> F
     """The verdict by the DTP-1 rule (Long et al. 2017, section 5), from a result without finding.
 
     `records exposed` if a record's PDTP is above 1 nat; `no record exposed` if none is, all records were measured, and
-    the classifier learned more than the commonest class. Otherwise `inconclusive`, as also if records are above 1 only
-    because they cross the edge of a bin: `with_and_without_bins` counts records above 1 in both ways.
+    the classifier tells records apart, or a bound is proven. Otherwise `inconclusive`, as also if records are above 1
+    only because they cross the edge of a bin: `with_and_without_bins` counts records above 1 in both ways.
     """
     artefacts, hidden = (count - with_and_without_bins for count in (result.above_1, result.above_1_without_bins))
     reasons, checks, caveats = _reasons(result), _checks(result, bins, artefacts), _caveats(result, bins, hidden)
@@ -196,9 +196,9 @@ def pdtp_finding(result: PDTPResult, bins: int, with_and_without_bins: int) -> F
         sentence = f"No PDTP is above 1 ({rule}), but only {_measured(result)} were measured."
         why = "A record that was not measured may have a larger PDTP."
         return undecided(sentence, reasons, why, caveats, (MEASURE_ALL,), checks)
-    if not risky and _learned_nothing(result):
-        sentence = f"No record has a PDTP above 1 ({rule}), but the classifier learned nothing."
-        why = "What does no better on its own records than the commonest class shows nothing of a classifier that does."
+    if not risky and result.same_outputs and not _is_bounded(result):
+        sentence = f"No record has a PDTP above 1 ({rule}), but the classifier gives all records the same outputs."
+        why = "A classifier that tells no records apart shows nothing of one that does."
         return undecided(sentence, reasons, why, caveats, (TRAIN_LONGER,), checks)
     if not risky:
         sentence = f"No record has a PDTP above 1 ({rule})."
@@ -257,9 +257,9 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
         share = result.largest_group / result.training_records
         checks.append(assumed("size of groups", share <= LARGE, size, large))
     if result.texts is None:
-        accuracies = f"accuracy on its own records {result.train_accuracy:.1%}, of the commonest class alone "
-        accuracies += f"{result.guess_accuracy:.1%}"
-        checks.append(assumed("classifier accuracy", not _learned_nothing(result), accuracies, accuracies))
+        apart = "the classifier gives records different outputs"
+        same = "the classifier gives all records the same outputs: it learned nothing, or its training diverged"
+        checks.append(assumed("outputs differ", not result.same_outputs, apart, same))
         alone, class_message = result.lone_members, "the class of every measured record has another member"
         are = "is" if alone == 1 else "are"
         only = f"{plural(alone, 'record')} {are} the only member of a class, which vanishes with it"
@@ -312,11 +312,6 @@ def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
     if not result.above_1 and result.records_measured == result.training_records:
         caveats.append("DTP-1 is a rule of thumb, not a guarantee.")
     return tuple(caveats)
-
-
-def _learned_nothing(result: PDTPResult) -> bool:
-    """Whether the classifier is right no more often, on its own records, than the commonest class is."""
-    return result.train_accuracy is not None and result.train_accuracy <= result.guess_accuracy
 
 
 def _is_bounded(result: PDTPResult) -> bool:

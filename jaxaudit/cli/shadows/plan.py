@@ -274,6 +274,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
             "texts have no classes, so models give each a number: --outputs log-likelihood, or another one of those; "
             "`shadows train` trains language models on them."
         )
+    if data.id is not None and data.id == (sets_named.label or "label"):
+        raise InputError(f"--id {data.id}: is the label; name the column that has your own name of each record.")
     adapters = None if model is None else make_adapters(model)
     columns = (*group_columns(data.groups), *((data.id,) if data.id else ()))
     read = text_reader([*names.values()], model or BankNetwork(), adapters) or reader(
@@ -291,7 +293,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     calibration = None if other is None else align_classes(query, other)
     if not data.drop_overlap:
         _refuse_shared(query, holdout, calibration)
-    dropped = _copies(query, holdout, other)
+    dropped = _copies(query, holdout, calibration)
     if dropped.any() and not data.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
@@ -300,29 +302,35 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")
-    labels = [examples.labels for examples in (query, holdout, calibration) if examples is not None]
-    sets = Sets(query=query, holdout=held, calibration=other)
+    # Hashes are of the files; inputs and labels have the columns and the classes of the query set in its order.
+    sets, aligned = Sets(query=query, holdout=held, calibration=other), (query, holdout, calibration)
+    used = [examples for examples in aligned if examples is not None]
     return BankSets(
-        tuple(examples.inputs for examples in (query, held, other) if examples is not None),
+        tuple(examples.inputs for examples in used),
         query.class_names,
         Counts(**sets.map(lambda _, examples: len(examples))),
         Hashes(**sets.map(lambda _, examples: examples.content_hash)),
-        np.concatenate(labels).astype(np.int32),
+        np.concatenate([examples.labels for examples in used]).astype(np.int32),
         dropped,
         groups,
         None if holdout is None else _sampled_alike(key, query, holdout, dropped),
-        columns_as_read([*sets.values()]),
+        columns_as_read(used),
         None if data.id is None else _ids(data.id, names, sets),
     )
 
 
 def _ids(column: str, names: Sets[str], sets: Sets[Examples]) -> Shaped[np.ndarray, " n"]:
     """The ids of query set and holdout; those of the calibration set, which no result names, are empty."""
-    ids = [
-        load_ids(column, names[role], len(examples), role.words)
-        for role, examples in sets.only(Role.QUERY, Role.HOLDOUT).items()
-    ]
-    return np.concatenate([*ids, np.zeros(len(sets.get(Role.CALIBRATION, ())), "U1")])
+    ids = np.concatenate(
+        [
+            load_ids(column, names[role], len(examples), role.words)
+            for role, examples in sets.only(Role.QUERY, Role.HOLDOUT).items()
+        ]
+    )
+    repeated, empty = len(ids) - len(np.unique(ids)), int((ids == "").sum())
+    if repeated or empty:
+        say(f"--id {column}: {repeated:,} of {len(ids):,} ids stand for a further record, and {empty:,} are empty")
+    return np.concatenate([ids, np.zeros(len(sets.get(Role.CALIBRATION, ())), "U1")])
 
 
 def count_bank_sets(data: BankData) -> BankSets:

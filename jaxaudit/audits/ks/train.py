@@ -48,7 +48,7 @@ from jaxaudit.metrics.usage import POWER
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
 
-EFFORTS = {"quick": 2.5e13, "full": math.inf}
+EFFORTS = {"quick": 1.7e13, "full": math.inf}
 """Counted operations of each effort: on two cores of a CPU, `quick` takes about five minutes with reading, compiling
 and judging."""
 FEWEST = 1_000

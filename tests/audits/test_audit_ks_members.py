@@ -141,7 +141,6 @@ def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers()
     assert [test.name for test in default_tests(Sets(holdout=HOLDOUT, members=MEMBERS), [USED])] == [
         "members",
         "holdout",
-        "rho",
     ]
     learner = replace(LEARNER, epochs=2)
     beside, alone = (

@@ -4,6 +4,7 @@ Sets are compared as numbers, of which a column of words has several (`codes_of_
 the words of the column again, and a frame with the words themselves where an estimator is fitted.
 """
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -13,9 +14,17 @@ from jaxtyping import Float, Real
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import as_number
-from jaxaudit.data.own_table import WIDTH, codes_of_texts
 from jaxaudit.data.table import MISSING, Column
 from jaxaudit.errors import InputError
+
+WIDTH = 16
+"""Numbers that stand for a word: as many as a digest has, of 32 bits each."""
+
+
+def codes_of_texts(texts: Sequence[str]) -> np.ndarray:
+    """`float64[n, WIDTH]`: the numbers of each of these words; see `own_table.codes_of_words`."""
+    digests = b"".join(hashlib.blake2b(text.encode()).digest() for text in texts)
+    return np.frombuffer(digests, "<u4").reshape(len(texts), WIDTH) / 2.0**31 - 1
 
 
 def columns_as_read(sets: Sequence[Examples]) -> tuple[Column, ...]:

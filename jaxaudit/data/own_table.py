@@ -6,7 +6,6 @@ Rows are written again (`SourceRows`) with the text of every cell, or the types 
 numbers loses the names that a pipeline reads by. Columns that are neither inputs nor the label are left out: nobody
 reads them, and a number of the row would tell its place."""
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int, Shaped
 
+from jaxaudit.data.columns import WIDTH, codes_of_texts
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parquet_file import (
     index_names,
@@ -237,21 +237,11 @@ def read_own_table(
     return OwnTable(text, label, codes, class_names, notes, frozenset({*names} - {*left_out}))
 
 
-WIDTH = 16
-"""Numbers that stand for a word: as many as a digest has, of 32 bits each."""
-
-
 def codes_of_words(cells: "ColumnCells") -> np.ndarray:
     """`float64[n, WIDTH]` within [-1, 1] by the digest of each word: random directions keep distances, whichever words
     a file has (the hashing trick: Weinberger et al. 2009). Missing cells are as no word.
     """
     return codes_of_texts(words_in(cells))[cells.codes]
-
-
-def codes_of_texts(texts: Sequence[str]) -> np.ndarray:
-    """`float64[n, WIDTH]`: the numbers of each of these words; see `codes_of_words`."""
-    digests = b"".join(hashlib.blake2b(text.encode()).digest() for text in texts)
-    return np.frombuffer(digests, "<u4").reshape(len(texts), WIDTH) / 2.0**31 - 1
 
 
 def words_in(cells: "ColumnCells") -> tuple[str, ...]:

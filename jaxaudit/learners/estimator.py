@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 from threadpoolctl import ThreadpoolController
 
+from jaxaudit.data.columns import frame
 from jaxaudit.data.table import Column
 from jaxaudit.errors import InputError, check_ranges, first_line
 
@@ -146,12 +147,7 @@ class EstimatorLearner:
     def _rows(self, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
         """A copy of the records that the estimator may change."""
         rows = np.array(inputs, np.float64).reshape(len(inputs), -1)
-        if not self.columns:
-            return rows
-        # Imported here because pyarrow takes a tenth of a second.
-        from jaxaudit.data.columns import frame
-
-        return frame(rows, self.columns)
+        return frame(rows, self.columns) if self.columns else rows
 
     @contextmanager
     def _guarded(self, task: str) -> Iterator[None]:

@@ -81,10 +81,8 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
     The gradients of `efficacy`, `information` and `bound` (`jaxaudit.metrics.Efficacy`) are of the log-probability of a
     record's class; of records of text, of the mean log-likelihood of its tokens. `attack` is the mean probability of
     membership that a learned attack gives the records to forget; without information it is `Protocol.members_share`,
-    and a
-    low value alone is no proof of forgetting: see `attack_each` of `compare_unlearning`. Log-likelihoods are of records
-        of
-    text, which have no accuracy and no attack: the mean over records of their tokens' mean, in nats.
+    and a low value alone is no proof of forgetting: see `attack_each` of `compare_unlearning`. Log-likelihoods are of
+    records of text, which have no accuracy and no attack: the mean over records of their tokens' mean, in nats.
     """
 
     efficacy: ScoreSpread | None

@@ -34,8 +34,13 @@ def with_less_published(
     attack: RecordAttack,
     units: AttackUnits,
     alone: Bool[np.ndarray, " records"],
+    usual: bool,
 ) -> tuple[Published, ...]:
-    """The attack's rates on coarser outputs of the models of a bank; none of a bank without a number for each class."""
+    """The attack's rates on coarser outputs of the models of a bank; none of a bank without a number for each class.
+
+    An attack that is not the `usual` one shows of no outputs that attacks are no better than guessing, unless no model
+    gives other ones.
+    """
     truth = units.whole(shadows.membership, "the shadow models' training sets")
     rows = []
     for outputs, odds in _coarser_outputs(shadows):
@@ -45,7 +50,9 @@ def with_less_published(
         scores[:, still] = 0
         scores[:, alone] = np.nan
         rates = attack_rates(units.scores(scores), truth)
-        grade = GUESSING if still.all() else grade_of(rates) or INCONCLUSIVE
+        grade = GUESSING if still.all() else grade_of(rates)
+        if grade is None or (grade == GUESSING and not usual and not still.all()):
+            grade = INCONCLUSIVE
         rows.append(Published(outputs, grade, rates.auc, rates.tpr_at_fpr, rates.realised_fpr))
     return tuple(rows)
 

@@ -210,10 +210,10 @@ def attack_records(
         exposure=exposure_of(shadows, units, by_record, named_at),
         epsilon=epsilon,
     )
-    if grade_of(results[0]) not in (None, GUESSING):
-        less = with_less_published(shadows, shadowed, deciding, units, alone)
-        result = msgspec.structs.replace(result, published=less)
     usual = attacks is None or deciding == _possible(RECORD_ATTACKS, shadowed, refuse=False)[0][0]
+    if grade_of(results[0]) not in (None, GUESSING):
+        less = with_less_published(shadows, shadowed, deciding, units, alone, usual)
+        result = msgspec.structs.replace(result, published=less)
     judgements, calls = judged_targets(targets, scored, truth, result, deciding)
     return AttackAudit(
         result=msgspec.structs.replace(result, finding=attack_finding(result, usual), targets=judgements),

@@ -61,6 +61,10 @@ class PDTPAudit:
         only_member: whether it is the only record of its class.
         measurements: PDTP of each record in each measurement; each measurement has its own key.
         train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
+        model: the kind of model that the learner trains, in words.
+        examples: the number of training records.
+        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
+        seeded: whether the learner's result depends on its key.
         same_outputs: whether A(T) gives all measured records the same probabilities, in every measurement.
         groups: the group of each record, numbered from 0, if whole groups were left out.
         tokens: of records of text, how many tokens of each count; their mean log-likelihoods (nats a token) under A(T)

@@ -151,14 +151,24 @@ class EstimatorLearner:
 
     @contextmanager
     def _guarded(self, task: str) -> Iterator[None]:
-        """Runs the estimator's code: quiet, an error is one line, and sums do not depend on the number of cores."""
+        """Runs the estimator's code: quiet, an error is one line, and sums do not depend on the number of cores.
+
+        A warning of the estimator is repeated once for all models.
+        """
         try:
-            with redirect_stdout(sys.stderr), _threads().limit(limits=1), warnings.catch_warnings():
+            with (
+                redirect_stdout(sys.stderr),
+                _threads().limit(limits=1),
+                warnings.catch_warnings(record=True, action="default") as raised,
+            ):
                 # In a virtual machine joblib may not count the cores, of which one is used.
                 warnings.filterwarnings("ignore", message="Could not find the number of physical cores")
                 yield
         except Exception as error:
             raise InputError(f"{self.kind} failed {task}: {self._without_words(first_line(error))}") from error
+        for warning in raised:
+            line = str(warning.message).strip().partition("\n")[0]
+            _warn_once(self.kind, self._without_words(line), warning.category)
 
     def _without_words(self, message: str) -> str:
         """The message; of an estimator that gets words, without what it quotes, or without any of it."""
@@ -167,6 +177,12 @@ class EstimatorLearner:
         left = re.sub(r"\[.*\]|\".*\"|'.*'", "'...'", message)
         words = [word for column in self.columns for word in column.categories if len(word) > 1]
         return left if not any(word in left for word in words) else message.partition(":")[0]
+
+
+@cache
+def _warn_once(kind: str, message: str, category: type[Warning]) -> None:
+    """Of 32 models most warn of the same."""
+    warnings.warn(f"{kind}: {message} (of one model or more)", category, stacklevel=4)
 
 
 @cache

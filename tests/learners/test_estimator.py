@@ -1,6 +1,7 @@
 """Estimators as learners: what a model is trained on and says, through `fit_many`, and what is refused."""
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,20 @@ def test_a_model_is_scikit_learns_own_of_its_members(prototype: Any):
         prototype.set_params(**seeds).fit(INPUTS[row].astype(np.float64), LABELS[row])
         assert len(prototype.classes_) == CLASSES
         np.testing.assert_allclose(np.exp(log_probs), prototype.predict_proba(INPUTS.astype(np.float64)), atol=1e-12)
+
+
+class Complaining(KNeighborsClassifier):
+    """Warns whenever it is fitted."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        warnings.warn("did not converge\nraise max_iter", RuntimeWarning, stacklevel=1)
+        return super().fit(X, y)
+
+
+def test_a_warning_of_all_models_is_said_once():
+    with pytest.warns(RuntimeWarning, match="did not converge") as raised:
+        outputs(EstimatorLearner(Complaining(2), CLASSES))
+    assert len(raised) == 1
 
 
 def test_a_model_does_not_hang_on_the_others_nor_on_a_stop_or_workers(tmp_path: Path):

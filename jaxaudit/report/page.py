@@ -142,6 +142,8 @@ class Beside(NamedTuple):
     notes: tuple[str, ...]
 
 
+WORSE = {"gives-records-away": {"gives-some-away"}}
+"""Verdicts that a gate on milder ones, on the right, stops too: what gives records away gives some away."""
 NO_REPEAT = Repeat((), (), PageTable("", (), ()))
 
 
@@ -171,9 +173,10 @@ class RunContent(NamedTuple):
 
     @property
     def conditions(self) -> set[str]:
-        """What `--fail-on` may name of the run: the verdicts, and what stands beside them."""
+        """What `--fail-on` may name of the run: the verdicts, milder ones that they include, and what is beside them."""
         verdicts = {answer.finding.verdict.replace(" ", "-") for answer in self.answers}
-        return verdicts.union(*(beside.conditions for beside in self.beside))
+        milder = (WORSE.get(verdict, set()) for verdict in verdicts)
+        return verdicts.union(*milder, *(beside.conditions for beside in self.beside))
 
     @property
     def checks(self) -> tuple[Checked, ...]:

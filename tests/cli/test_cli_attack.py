@@ -82,7 +82,8 @@ def test_the_same_command_and_the_one_that_it_records_give_the_same_numbers():
     verdict, words = one["finding"]["verdict"], ("gives records away", "gives some away", "inconclusive")
     assert verdict in (*words, "no better than guessing")
     for word in words:
-        assert jaxaudit("attack", *BAYES, "--fail-on", word.replace(" ", "-")).code == (3 if word == verdict else 0)
+        stops = word == verdict or (word, verdict) == ("gives some away", "gives records away")
+        assert jaxaudit("attack", *BAYES, "--fail-on", word.replace(" ", "-")).code == (3 if stops else 0)
 
 
 # What is refused.

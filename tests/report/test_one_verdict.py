@@ -279,3 +279,14 @@ def said_once(run: Run[Any]) -> None:
         for words in (*finding.caveats, *finding.would_change):
             assert words in text
             assert words in page
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict", "stops"),
+    [(0.99, "gives records away", True), (0.6, "gives some away", True), (0.5, "no better than guessing", False)],
+)
+def test_a_gate_on_a_milder_grade_stops_a_worse_one(accuracy: float, verdict: str, stops: bool):
+    both = (accuracy, accuracy - 0.002, accuracy + 0.002), (0.5, 0.499, 0.501)
+    part = part_of(attack_run(audit=with_accuracies(ATTACKED[30], *both)))
+    assert part.answers[0].finding.verdict == verdict
+    assert ("gives-some-away" in part.conditions) is stops

@@ -173,7 +173,7 @@ class RunContent(NamedTuple):
 
     @property
     def conditions(self) -> set[str]:
-        """What `--fail-on` may name of the run: the verdicts, milder ones that they include, and what is beside them."""
+        """What `--fail-on` may name of the run: the verdicts, milder ones in them, and what stands beside them."""
         verdicts = {answer.finding.verdict.replace(" ", "-") for answer in self.answers}
         milder = (WORSE.get(verdict, set()) for verdict in verdicts)
         return verdicts.union(*milder, *(beside.conditions for beside in self.beside))

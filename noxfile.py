@@ -96,7 +96,7 @@ def tests(session: nox.Session, jax: str) -> None:
 def pytorch(session: nox.Session) -> None:
     """Networks of PyTorch, language models of transformers and adapters of peft: what the other sessions leave out."""
     session.install("-e", ".[test,transformers]", "peft")
-    session.run("python", "-m", "pytest", "-n", "auto", "--dist", "loadfile", *OF_PYTORCH)
+    session.run("python", "-m", "pytest", "--outer", "-n", "auto", "--dist", "loadfile", *OF_PYTORCH)
 
 
 @nox.session
@@ -104,7 +104,7 @@ def accessibility(session: nox.Session) -> None:
     """axe-core on the report's pages, in a headless Chromium, which must be there."""
     session.install("-e", ".[test]")
     session.install("--no-deps", AXE)
-    command = ["python", "-m", "pytest", "tests/report/test_report_browser.py"]
+    command = ["python", "-m", "pytest", "--outer", "tests/report/test_report_browser.py"]
     session.run(*command, *session.posargs, env={"JAXAUDIT_NEEDS_BROWSER": "1"})
 
 

@@ -5,10 +5,11 @@ modules, which places and which errors is drawn with a fixed seed. A test is run
 same function before, by coverage; the quickest first, up to `SECONDS` of tests.
 
     python -m pip install cosmic-ray pytest-cov
-    python -m pytest tests jaxaudit --cov=jaxaudit --cov-context=test --junitxml=times.xml -n auto --dist loadfile
+    python -m pytest --outer tests jaxaudit --cov=jaxaudit --cov-context=test --junitxml=times.xml \
+        -n auto --dist loadfile
     python bench/mutations.py --times times.xml --out mutations.json [--processes 2]
 
-Without `tests jaxaudit`, and with `--inner` here, it is the inner circle that must notice: only tests of `times.xml`
+Without `--outer tests jaxaudit`, and with `--inner` here, it is the inner circle that must notice: only tests of `times.xml`
 are run. With `--again mutations.json` the errors are those of an earlier run, wherever a module has stayed as it was.
 
 Without an error all of these tests must pass in the copies of the tree that are used; else nothing is counted.

@@ -1,8 +1,8 @@
 """What holds for all tests: two circles, one cache of compiled programs, and a cache folder that is never the user's.
 
-`pytest` alone runs the inner circle, `pytest --outer` the outer circle alone: between them they run each test once. A
-test that is named runs whatever it is, so `pytest tests jaxaudit` runs both circles. A test is in the outer circle, and
-marked `outer`, if
+`pytest` alone runs the inner circle, `pytest --outer` the outer circle alone: between them they run each test once. Of
+files and folders that are named the inner circle runs, and with `--outer` both; a single test that is named runs
+whatever it is (`FILE::TEST`). A test is in the outer circle, and marked `outer`, if
 
 - it starts something that outlives a call of a function: a process, a browser, workers, a second device; or
 - it is a simulation: it repeats an audit or a test of use on many drawn sets, and counts how often the answer is wrong;
@@ -53,15 +53,23 @@ MOST_BYTES = 3 << 29
 MOST_MAPPINGS = 25_000
 """A process may have 65,530 memory mappings (Linux), and XLA takes about a dozen a program: beyond, it aborts."""
 
-TESTPATHS = pytest.Config.ArgsSource.TESTPATHS
-"""Where the tests of a run come from that names none."""
+OUTER, INNER, BOTH = frozenset({True}), frozenset({False}), frozenset({True, False})
+"""Circles of tests, by whether they are the outer one."""
 
 _running: list[pytest.Item] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--outer", action="store_true", help="the outer circle alone: see tests/conftest.py")
+    parser.addoption("--outer", action="store_true", help="the outer circle; of named files both")
     parser.addoption("--order", default="usual", help="of the tests: usual, reversed, or the seed of a shuffle")
+
+
+def circles(config: pytest.Config) -> frozenset[bool]:
+    """The circles that this run asks for."""
+    names = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else []
+    if any("::" in name for name in names) or (names and config.option.outer):
+        return BOTH
+    return OUTER if config.option.outer else INNER
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,7 +107,7 @@ def _compile_once(config: pytest.Config) -> None:
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)
     # XLA ends the process where it does not know a flag.
-    if not config.option.outer and config.args_source is TESTPATHS and jax.__version__.startswith("0.10."):
+    if circles(config) == INNER and jax.__version__.startswith("0.10."):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
 
@@ -128,11 +136,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     In the usual order of several workers, none is left with the longest file when the others are done.
     """
-    outer, order = config.option.outer, config.option.order
-    if outer or config.args_source is TESTPATHS:
-        others = [item for item in items if (item.get_closest_marker("outer") is None) is outer]
-        items[:] = [item for item in items if (item.get_closest_marker("outer") is None) is not outer]
-        config.hook.pytest_deselected(items=others)
+    wanted, order = circles(config), config.option.order
+    others = [item for item in items if (item.get_closest_marker("outer") is not None) not in wanted]
+    items[:] = [item for item in items if (item.get_closest_marker("outer") is not None) in wanted]
+    config.hook.pytest_deselected(items=others)
     files = {item: item.nodeid.partition("::")[0] for item in items}
     if order == "reversed":
         items.reverse()

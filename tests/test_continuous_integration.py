@@ -107,10 +107,12 @@ def test_both_circles_and_every_order_run_the_same_tests_each_once():
 
     rooms = ("tests/ensemble", "jaxaudit/ensemble")
     roots = ("-o", f"testpaths={' '.join(rooms)}")
-    inner, outer, both = collected(*roots), collected(*roots, "--outer"), collected(*rooms)
+    inner, outer, both = collected(*roots), collected(*roots, "--outer"), collected("--outer", *rooms)
     assert inner
     assert outer
     assert sorted(both) == sorted(inner + outer)
+    assert sorted(collected(*rooms)) == sorted(inner)
+    assert collected(outer[0]) == outer[:1], "a single test that is named runs whatever it is"
     assert collected(*roots, "--order", "reversed") == inner[::-1]
     shuffled = collected(*roots, "--order", "7")
     assert shuffled not in (inner, inner[::-1])

@@ -10,7 +10,8 @@ same function before, by coverage; the quickest first, up to `SECONDS` of tests.
     python bench/mutations.py --times times.xml --out mutations.json [--processes 2]
 
 Without `--outer tests jaxaudit`, and with `--inner` here, it is the inner circle that must notice: only tests of
-`times.xml` are run. With `--again mutations.json` the errors are those of an earlier run, wherever a module has stayed as it was.
+`times.xml` are run. With `--again mutations.json` the errors are those of an earlier run, wherever a module has stayed
+as it was.
 
 Without an error all of these tests must pass in the copies of the tree that are used; else nothing is counted.
 

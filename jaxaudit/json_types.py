@@ -72,7 +72,7 @@ def demand(holds: bool, wrong: str) -> None:
 def _plain(value: Any) -> float:
     """A plain float from a number of a subtype."""
     if not isinstance(value, float):
-        raise NotImplementedError(f"{type(value).__name__} is no part of a result")
+        raise TypeError(f"{type(value).__name__} is no part of a result")
     return float(value)
 
 

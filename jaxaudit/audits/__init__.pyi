@@ -81,9 +81,7 @@ from .open_bank import pool_of as pool_of
 from .open_bank import target_outputs as target_outputs
 from .pdtp.audit import PDTPAudit as PDTPAudit
 from .pdtp.audit import measure_pdtp as measure_pdtp
-from .pdtp.audit import reduce_pdtp as reduce_pdtp
 from .pdtp.result import PDTPResult as PDTPResult
-from .pdtp.result import Reduction as Reduction
 from .power.audit import PowerReducible as PowerReducible
 from .power.audit import PowerWork as PowerWork
 from .power.audit import choose_power_work as choose_power_work

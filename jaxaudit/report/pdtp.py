@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.pdtp.result import GroupRisk, PDTPResult, Reduction, Risk, check_pdtp_result
+from jaxaudit.audits.pdtp.result import GroupRisk, PDTPResult, Risk, check_pdtp_result
 from jaxaudit.errors import visible
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
@@ -33,7 +33,6 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
             _distribution(result, "terminal"),
             *_groups(result.groups or (), top),
             *_records(result, top),
-            *(() if result.reduction is None else (_reduction(result.reduction),)),
             _numbers(result),
         ),
         _legend(result),
@@ -122,12 +121,6 @@ def _records(result: PDTPResult, top: int) -> tuple[PageTable, ...]:
 def _moves(record: Risk) -> str:
     alone = ", the only record of its class" if record.only_member_of_its_class else ""
     return f"{visible(record.class_)}, {MOVES[record.direction]}{alone}"
-
-
-def _reduction(reduction: Reduction) -> PageTable:
-    columns = {"removed": ("0", str), "record": ("1.0", str), "largest PDTP": ("1.1", number_text)}
-    rows = enumerate(zip(("none", *map(str, reduction.removed)), reduction.max_pdtp, strict=True))
-    return table_of("Largest PDTP as the riskiest record is removed", rows, columns, on="both")
 
 
 def _picture(result: PDTPResult) -> Picture:

@@ -11,7 +11,7 @@ from support.sequences import TEXTS, small_learner
 from support.tiny_learners import diverging, learner, records, small_mlp
 
 from jaxaudit import sequences
-from jaxaudit.audits import measure_pdtp, reduce_pdtp
+from jaxaudit.audits import measure_pdtp
 from jaxaudit.data import Examples, counted_tokens
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -95,22 +95,6 @@ def test_duplicates_and_last_members_are_marked():
     assert answer.only_member[-1]
     assert np.isfinite(answer.values).all()
     assert (answer.duplicates == 2).sum() == 2 * sum(label != rare for label in LABELS[:2])
-
-
-def test_the_riskiest_is_removed_and_the_rest_measured_again():
-    answer = reduce_pdtp(KEY, EXAMPLES, Shares(3), 4, bins=0)
-    remaining = list(range(23))
-    for step in range(5):
-        rest = EXAMPLES.take(np.array(remaining))
-        values = [by_hand(rest, place) for place in range(len(rest))]
-        np.testing.assert_allclose(answer.max_pdtp[step], max(values), rtol=1e-4)
-        if step < 4:
-            removed = int(answer.removed[step])
-            np.testing.assert_allclose(values[remaining.index(removed)], max(values), rtol=1e-4)
-            remaining.remove(removed)
-    for steps in (0, 22):
-        with pytest.raises(InputError, match=f"`steps` must be at least 1 and at most 21; got {steps}"):
-            reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)
 
 
 ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")

@@ -15,7 +15,6 @@ from jaxaudit.audits.pdtp.result import (
     Floor,
     GroupRisk,
     PDTPResult,
-    Reduction,
     Risk,
     TextRisk,
     distribution,
@@ -88,7 +87,6 @@ class PDTPAudit:
     examples: int
     bins: int
     seeded: bool
-    reduction: Reduction | None = None
     groups: Int[np.ndarray, " records"] | None = None
     largest_group: int = 1
     tokens: Int[np.ndarray, " records"] | None = None
@@ -126,7 +124,6 @@ class PDTPAudit:
             train_accuracy=self.train_accuracy,
             same_outputs=self.same_outputs,
             records=self._risks(),
-            reduction=self.reduction,
             groups=self._group_risks(),
             largest_group=self.largest_group,
             texts=None if self.tokens is None else TextRisk(int(self.tokens.sum()), *self.log_likelihoods or ()),
@@ -301,41 +298,6 @@ def measure_pdtp(
         tokens=tokens,
         log_likelihoods=tuple(np.mean(likelihoods, axis=0).tolist()) if likelihoods else None,
     )
-
-
-def reduce_pdtp(
-    key: Key[Array, ""],
-    examples: Examples,
-    learner: Learner,
-    steps: int,
-    *,
-    bins: int = BINS,
-    execution: Execution = DEFAULT_EXECUTION,
-) -> Reduction:
-    """Removes the riskiest record and measures all remaining records, `steps` times (section 8 of the paper, figure 6).
-
-    Removing a record can expose similar records, so the largest value can rise again. If values are tied, the first
-    record is removed. The key is the same for every model; other arguments are those of `measure_pdtp`, but groups do
-    not matter. At least two records must be left.
-    """
-    check_bins(bins)
-    check_steps(steps, len(examples))
-    remaining = np.arange(len(examples))
-    removed, largest = [], []
-    for step, part in enumerate(execution.split(*[1.0] * (steps + 1))):
-        rest = examples.take(remaining)
-        left = leave_out(key, rest, learner, np.arange(len(rest)), execution=part)
-        values = pdtp(left.with_record, left.without_record, bins=bins).values
-        riskiest = int(values.argmax())
-        largest.append(float(values[riskiest]))
-        if step < steps:
-            removed.append(int(remaining[riskiest]))
-            remaining = np.delete(remaining, riskiest)
-    return Reduction(tuple(removed), tuple(largest))
-
-
-def check_steps(steps: int, records: int) -> None:
-    check_ranges(f"[1, {records - 2}]", steps=steps)
 
 
 def _chosen(records: np.ndarray | None, examples: Examples) -> np.ndarray:

@@ -66,15 +66,6 @@ class Risk(StrictStruct, frozen=True):
     only_member_of_its_class: bool
 
 
-class Reduction(StrictStruct, frozen=True):
-    """The largest PDTP, in nats, as the riskiest record is removed repeatedly: before the first step and after each.
-    `removed` has the record removed at each step, by its index at the start.
-    """
-
-    removed: tuple[Count, ...]
-    max_pdtp: tuple[Nats, ...]
-
-
 class GroupRisk(StrictStruct, frozen=True):
     """One group of records, such as an author, that was left out as a whole: the index of its first measured record in
     the given table, the number of these, and the largest of their values, nats.
@@ -134,7 +125,6 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     train_accuracy: Annotated[float, Meta(ge=0, le=1)] | None
     same_outputs: bool
     records: Annotated[tuple[Risk, ...], Meta(min_length=1)]
-    reduction: Reduction | None
     groups: tuple[GroupRisk, ...] | None = None
     largest_group: Count = 1
     texts: TextRisk | None = None

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits import PDTPAudit, PDTPResult, Reduction
+from jaxaudit.audits import PDTPAudit, PDTPResult
 from jaxaudit.metrics import SeedFloor
 from jaxaudit.metrics.pdtp import SOURCE
 from jaxaudit.report import Run, recorded
@@ -38,13 +38,12 @@ def audit_of(values: Any, **known: Any) -> PDTPAudit:
 
 
 def pdtp_audit(name: str = "people.csv") -> PDTPAudit:
-    """Forty records, two of them above 1, one of those infinitely; two were removed."""
+    """Forty records, two of them above 1, one of those infinitely."""
     rng = np.random.default_rng(1)
     values = np.round(rng.gamma(0.3, 0.2, 40), 4)
     values[[3, 7]] = 1.4, np.inf
     floor = SeedFloor(rng.uniform(0, 0.1, 40), rng.uniform(0.1, 0.3, 40))
-    reduction = Reduction((7, 3), (np.inf, 1.4, 0.6))
-    return audit_of(values, floor=floor, class_names=(name, "no"), reduction=reduction)
+    return audit_of(values, floor=floor, class_names=(name, "no"))
 
 
 def run_of(audit: PDTPAudit, name: str = "people.csv") -> Run[PDTPResult]:
@@ -54,5 +53,5 @@ def run_of(audit: PDTPAudit, name: str = "people.csv") -> Run[PDTPResult]:
 
 
 def pdtp_run(name: str = "people.csv") -> Run[PDTPResult]:
-    """A run of `pdtp --reduce 2`."""
+    """A run of `pdtp`."""
     return run_of(pdtp_audit(name), name)

@@ -99,7 +99,6 @@ from .power.result import Size as Size
 from .power.result import conclusions as conclusions
 from .power.result import power_finding as power_finding
 from .unlearn.audit import compare_unlearning as compare_unlearning
-from .unlearn.evaluate import Distinguishability as Distinguishability
 from .unlearn.evaluate import compare_with_retrained as compare_with_retrained
 from .unlearn.evaluate import protocol_of as protocol_of
 from .unlearn.evaluate import score_spread as score_spread

@@ -129,7 +129,6 @@ from .table import one_hot as one_hot
 from .table import ordinal as ordinal
 from .texts import Message as Message
 from .texts import Texts as Texts
-from .texts import other_answers as other_answers
 from .texts import read_texts as read_texts
 from .weights import read_weights as read_weights
 from .weights import safetensors_bytes as safetensors_bytes

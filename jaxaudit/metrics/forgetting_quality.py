@@ -252,19 +252,6 @@ class Retrained(StrictStruct, frozen=True):
     nominal: float
 
 
-def truth_ratio(log_likelihoods: Float[Array | np.ndarray, "... answers"]) -> Float[np.ndarray, "..."]:
-    """TOFU's truth ratio (equation 1): how likely wrong answers are, over how likely the right one is.
-
-    exp(mean over wrong answers of l) / (exp(l of the right one) + 1e-10), l an answer's mean log-likelihood in nats:
-    first that of a paraphrase of the right answer. Lower for records that were used; about 1 without memory.
-
-    >>> truth_ratio(np.log([[0.5, 0.1, 0.4]])).round(6)
-    array([0.4])
-    """
-    likelihoods = np.asarray(log_likelihoods, np.float64)
-    return np.exp(likelihoods[..., 1:].mean(axis=-1)) / (np.exp(likelihoods[..., 0]) + TINY)
-
-
 def forget_quality(truth_ratios: AnyNumbers, retrained: Float[Array | np.ndarray, " m"]) -> float:
     """TOFU's forget quality: the p-value of a two-sample Kolmogorov-Smirnov test, larger for more similar models.
 

@@ -73,7 +73,6 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
             "membership attack",
             "distinguishable",
             *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
-            *(("forget quality", "privleak") if _compared(result) and result.of_texts else ()),
         ),
         (
             "A method that is as good as retraining is called distinguishable with probability 5% at most, over all of "
@@ -129,13 +128,6 @@ def _legend(result: UnlearnResult) -> tuple[str, ...]:
             + " of the unlearning challenge of 2023. Larger is better, and `retraining` is as good as can be. U-LiRA: "
             "accuracy of an attack that knows the method; 0.5 is a guess."
         )
-        if result.of_texts:
-            lines.append(
-                "Forget quality (TOFU) is the p-value of a test for two independent samples, on two models' truth "
-                "ratios of the same records, so no error rate. Privleak (MUSE), in percent, is that of the loss: below "
-                "0 if forgotten records stand out from test records more than under a retrained model. Both are "
-                "medians over pairs of a model and a retrained one: compare with the row `retraining`."
-            )
     return tuple(lines)
 
 
@@ -176,8 +168,6 @@ def _against_retrained(result: UnlearnResult) -> PageTable:
     if result.of_texts:
         # Texts have no accuracies, and so neither the ratios nor the score.
         columns = {**name, "quality F": OF_CHALLENGE["quality F"], **lira}
-        columns["forget quality"] = lambda method: in_lines(method.tofu and method.tofu.forget_quality)
-        columns["privleak"] = lambda method: in_lines(method.tofu and method.tofu.privleak)
     title = "Told from retrained models of other seeds"
     return table_of(title, _compared(result), columns, ("models",), on="both")
 

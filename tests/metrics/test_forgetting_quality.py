@@ -23,7 +23,6 @@ from jaxaudit.metrics import (
     forget_quality,
     mia_auc,
     privleak,
-    truth_ratio,
     u_lira,
     u_lira_rate,
 )
@@ -245,17 +244,6 @@ def test_forget_quality_is_the_exact_p_value_of_a_ks_test(ours: np.ndarray, thei
     found, wanted = forget_quality(ours, theirs), float(ks_by_paths(ours, theirs))
     # Where rounding takes it above 1, SciPy takes the asymptotic one: .99996 for 7 and 7 records.
     assert found == pytest.approx(wanted, abs=1e-12 if wanted < 1 else 1e-4)
-
-
-def test_the_truth_ratio_by_hand():
-    """Of wrong answers the geometric mean: 1/8 and 1/2 give 1/4, over 1/2."""
-    found = truth_ratio(np.log([[1 / 2, 1 / 8, 1 / 2], [1 / 4, 1 / 4, 1 / 4]]))
-    np.testing.assert_allclose(found, [1 / 2, 1], rtol=1e-9)
-    # `evals.metrics.memorization.truth_ratio` adds 1e-10 to what it divides by.
-    assert truth_ratio(np.array([[-np.inf, 0.0]]))[0] == pytest.approx(1e10)
-    losses = np.random.default_rng(1).exponential(size=(5, 4))
-    slow = [math.prod(math.exp(-wrong) for wrong in each[1:]) ** (1 / 3) / math.exp(-each[0]) for each in losses]
-    np.testing.assert_allclose(truth_ratio(-losses), slow, rtol=1e-8)
 
 
 def test_forget_quality_is_that_of_the_framework():

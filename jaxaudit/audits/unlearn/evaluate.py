@@ -10,7 +10,6 @@ of models, so a number without these two rows cannot be read.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -31,19 +30,16 @@ from jaxaudit.audits.unlearn.result import (
     Protocol,
     Score,
     ScoreSpread,
-    Tofu,
 )
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.ensemble.chunk import as_plain, is_key
 from jaxaudit.errors import InputError
-from jaxaudit.json_types import number
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
 from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy, layer_of, leaf_name
-from jaxaudit.metrics.forgetting_quality import forget_quality, mia_auc, privleak, truth_ratio
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import ALPHA
@@ -226,17 +222,6 @@ def look_at(of: Setting, name: str, params: Any, attack: LearnedAttack | None) -
     )
 
 
-def truth_ratios(
-    learner: NetworkLearner, params: Any, answers: Int[np.ndarray, "forgotten answers length"] | None
-) -> Float[np.ndarray, "models forgotten"]:
-    """TOFU's truth ratio of each record to forget, by each model; no columns without other answers."""
-    models = len(jax.tree.leaves(params)[0])
-    if answers is None:
-        return np.zeros((models, 0))
-    log_probs = log_probs_many(learner, params, answers.reshape(-1, answers.shape[-1]))[..., 0]
-    return truth_ratio(log_probs.reshape(models, *answers.shape[:2]))
-
-
 def score(
     of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]
 ) -> tuple[MethodScores, dict[str, Float[np.ndarray, " models"]]]:
@@ -338,38 +323,21 @@ def protocol_of(
     )
 
 
-class MethodOutputs(NamedTuple):
-    """What a method's models say of records: log-odds, of texts the mean log-likelihood, which alone have columns in
-    `on_test`; no columns in `truth_ratios` without other answers.
-    """
-
-    log_odds: Float[np.ndarray, "seeds forgotten"]
-    on_test: Float[np.ndarray, "seeds tested"]
-    truth_ratios: Float[np.ndarray, "seeds asked"]
-
-
-class Distinguishability(NamedTuple):
-    """How well a method's models can be distinguished from retrained models."""
-
-    challenge: ChallengeScore
-    u_lira: ULira
-    tofu: Tofu | None = None
-
-
 def distinguishability(
     key: Key[Array, ""],
-    outputs: Mapping[str, MethodOutputs],
+    log_odds: Mapping[str, Float[np.ndarray, "seeds forgotten"]],
     scores: Mapping[str, MethodScores],
-) -> dict[str, Distinguishability]:
+) -> dict[str, tuple[ChallengeScore, ULira]]:
     """Compares a method's models of the first half of the seeds with retrained models of the other half, where there
-    are enough; `retraining` shows the best possible value, `original` the value without forgetting.
+    are enough; `retraining` shows the best possible value, `original` the value without forgetting. `log_odds`, of
+    texts mean log-likelihoods, are of the records to forget.
     """
-    half = len(outputs[RETRAINING].log_odds) // 2
+    half = len(log_odds[RETRAINING]) // 2
     if 2 * half < LEAST_SEEDS:
         return {}
 
     def answers(name: str, seeds: slice) -> Answers:
-        odds = outputs[name].log_odds
+        odds = log_odds[name]
         none = np.full(len(odds), np.nan)
         accuracies = (scores[name].remaining_accuracy, scores[name].test_accuracy)
         return Answers(
@@ -378,11 +346,8 @@ def distinguishability(
 
     retrained = answers(RETRAINING, slice(half, None))
     return {
-        name: Distinguishability(
-            *challenge_and_u_lira(key, name, answers(name, slice(half)), retrained),
-            _tofu(outputs[name], outputs[RETRAINING], half),
-        )
-        for name in outputs
+        name: challenge_and_u_lira(key, name, answers(name, slice(half)), retrained)
+        for name in log_odds
         if name != UNTRAINED
     }
 
@@ -398,26 +363,11 @@ def challenge_and_u_lira(
     )
 
 
-def _tofu(method_outputs: MethodOutputs, retrained_outputs: MethodOutputs, half: int) -> Tofu | None:
-    """The numbers of the models of the first half of the seeds, each with each retrained model of the other half."""
-    if not method_outputs.on_test.shape[1]:
-        return None
-    areas, retrained = (
-        [mia_auc(-forgotten, -test) for forgotten, test in zip(side.log_odds, side.on_test, strict=True)]
-        for side in (method_outputs, retrained_outputs)
-    )
-    leaks = [privleak(*pair) for pair in product(areas[:half], retrained[half:])]
-    question_count = method_outputs.truth_ratios.shape[1]
-    pairs = product(method_outputs.truth_ratios[:half], retrained_outputs.truth_ratios[half:])
-    quality = float(np.median([forget_quality(*pair) for pair in pairs])) if question_count else np.nan
-    return Tofu(number(quality), number(np.median(leaks)))
-
-
 def compare_with_retrained(
     protocol: Protocol,
     scores: Mapping[str, MethodScores],
     layers: Mapping[str, Mapping[str, Float[np.ndarray, " seeds"]]],
-    distinguished: Mapping[str, Distinguishability],
+    distinguished: Mapping[str, tuple[ChallengeScore, ULira]],
 ) -> tuple[MethodResult, ...]:
     """Every method compared with retrained models, without conclusions; `layers` is the information of each layer about
     the records to forget, for each seed.
@@ -432,16 +382,15 @@ def compare_with_retrained(
         return places
 
     def one(name: str) -> MethodResult:
-        comparison = distinguished.get(name)
+        challenge, lira = distinguished.get(name, (None, None))
         return MethodResult(
             name,
             scores[name],
             {} if name == RETRAINING else places(name),
             finding=None,
-            challenge=comparison and comparison.challenge,
-            u_lira=comparison and comparison.u_lira.accuracy,
+            challenge=challenge,
+            u_lira=lira and lira.accuracy,
             layers={layer: median(values) for layer, values in layers[name].items()},
-            tofu=comparison and comparison.tofu,
         )
 
     return tuple(map(one, scores))

@@ -97,17 +97,7 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
     test_log_likelihood: ScoreSpread | None = None
 
 
-class Tofu(StrictStruct, frozen=True):
-    """Two benchmarks of language models, each the median over pairs of a model and a retrained model of another seed:
-    TOFU's forget quality, None without the other answers or finite truth ratios; and MUSE's privleak, in percent, by
-    the mean log-likelihood, with the test records as holdout.
-    """
-
-    forget_quality: Number
-    privleak: Number
-
-
-class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
+class MethodResult(StrictStruct, frozen=True):
     """The results of one method.
 
     Attributes:
@@ -117,7 +107,7 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
             retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds. Compare
             it with that of `retraining` (other retrained models) and `original`.
-        u_lira: the accuracy of U-LiRA, on the same models; `tofu`, too, of texts.
+        u_lira: the accuracy of U-LiRA, on the same models.
         layers: the information about the forgotten records, layer by layer, the median of its models.
     """
 
@@ -128,7 +118,6 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
     challenge: ChallengeScore | None
     u_lira: Estimate | None
     layers: dict[str, float]
-    tofu: Tofu | None = None
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):

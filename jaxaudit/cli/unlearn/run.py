@@ -43,7 +43,7 @@ from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.pairs import find_overlap
 from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import BYTES, sequences, vocabulary_of, word_tokenizer
-from jaxaudit.data.texts import Texts, other_answers
+from jaxaudit.data.texts import Texts
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
 from jaxaudit.errors import InputError, MissingSplit
@@ -105,9 +105,7 @@ NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-co
 
 
 class Parts(NamedTuple):
-    """The training and the test records, those to forget, both in words, limitations to show, and other answers to the
-    questions of the records to forget, if there are any.
-    """
+    """The training and the test records, those to forget, both in words, and limitations to show."""
 
     train: Examples
     test: Examples
@@ -115,7 +113,6 @@ class Parts(NamedTuple):
     forgotten: str
     described: str
     notes: tuple[str, ...]
-    answers: np.ndarray | None = None
 
 
 def fields_of_methods(names: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
@@ -145,10 +142,10 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     """
     data = options.data
     if is_texts(data.data or ""):
-        train, test, forget, answers = read_text_sets(data, options.model.tokens)
+        train, test, forget = read_text_sets(data, options.model.tokens)
         test, notes = _unseen(train, test)
         forgotten_text = f"{int(forget.sum()):,} of {len(train):,} texts"
-        return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes, answers)
+        return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes)
     whole = read_inputs(data.data or "", data)
     if data.class_name is None:
         raise InputError(f"--class is missing: name the class whose records are forgotten, {_some(whole.class_names)}.")
@@ -245,11 +242,8 @@ def check_kind(options: UnlearnOptions) -> None:
         )
 
 
-def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Examples, np.ndarray, Any]:
-    """The training and the test records, which training records to forget, and other answers to the questions of these.
-
-    Other answers are `int32[forgotten, answers, length]`, a paraphrase first; None where the lines have none.
-    """
+def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Examples, np.ndarray]:
+    """The training and the test records, and which training records to forget."""
     whole, test = (_read(name or "") for name in (data.data, data.test_data))
     forget_text = data.forget or ""
     if is_texts(forget_text):
@@ -267,8 +261,6 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
             raise InputError(f"--forget: no line of {whole.source} has this value at {key!r}; is it right?")
         removed = whole.take(rows)
     tell_of_chats([whole, removed, test], None)
-    more = other_answers(removed)
-    sets = [whole, removed, test, *([] if more is None else [more])]
     words, gone = parse_tokens(tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
     is_removed = [pair in gone for pair in zip(whole.prompts, whole.answers, strict=True)]
     rest = np.flatnonzero(~np.array(is_removed))
@@ -276,17 +268,12 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
     pairs = {*zip(whole.prompts, whole.answers, strict=True)}
     new = [row for row, pair in enumerate(zip(removed.prompts, removed.answers, strict=True)) if pair not in pairs]
     counted = [whole, removed.take(new), test]
-    every, forgotten, tested, *further_sets = sequences(
-        sets, BYTES if words is None else word_tokenizer(counted, words)
-    )
+    tokenizer = BYTES if words is None else word_tokenizer(counted, words)
+    every, forgotten, tested = sequences([whole, removed, test], tokenizer)
     if not len(rest):
         raise InputError("--forget is all of --data, and no record would remain; name fewer texts.")
     train = concatenate([every.take(rest), forgotten], every.name)
-    forget = np.arange(len(train)) >= len(rest)
-    answers = (
-        further_sets[0].inputs.reshape(len(forgotten), -1, further_sets[0].inputs.shape[1]) if further_sets else None
-    )
-    return train, tested, forget, answers
+    return train, tested, np.arange(len(train)) >= len(rest)
 
 
 def _read(name: str) -> Texts:
@@ -347,7 +334,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             nonmembers=audit_flags.nonmembers,
             attack_epochs=audit_flags.attack_epochs or ATTACK_EPOCHS,
             forgotten=parts.forgotten,
-            other_answers=parts.answers,
             notes=_notes(parts, learner, methods, method_fields),
             execution=execution,
         )
@@ -368,7 +354,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             "training set": train.content_hash,
             "test set": test.content_hash,
             "forgotten": _digest(np.packbits(parts.forget).tobytes()),
-            **({} if parts.answers is None else {"other answers": _digest(np.ascontiguousarray(parts.answers).data)}),
         },
         audit=audit,
         outcome=outcome,

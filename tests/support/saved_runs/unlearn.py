@@ -7,7 +7,6 @@ import numpy as np
 
 from jaxaudit.audits import (
     RETRAINING,
-    Distinguishability,
     MethodModels,
     MethodScores,
     UnlearnAudit,
@@ -66,7 +65,7 @@ def unlearn_audit(
     }
     protocol = protocol_of(2, 4, 3, 2 if attacked else 0, seeds)
     layers = {layer: share * SPREAD[:seeds] for layer, share in SHARES.items()}
-    apart = {} if told is None else {name: Distinguishability(told, U_LIRA) for name in made if name != "untrained"}
+    apart = {} if told is None else {name: (told, U_LIRA) for name in made if name != "untrained"}
     found = compare_with_retrained(protocol, made, dict.fromkeys(made, layers), apart)
     result = concluded_result(forgotten, protocol, found, notes)
     models = {name: MethodModels(None, {}) for name in made}

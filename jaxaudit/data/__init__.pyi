@@ -112,7 +112,6 @@ from .sequences import Normalizers as Normalizers
 from .sequences import Tokenizer as Tokenizer
 from .sequences import Tokens as Tokens
 from .sequences import answer_start as answer_start
-from .sequences import counted_tokens as counted_tokens
 from .sequences import pieces as pieces
 from .sequences import read_tokenizer as read_tokenizer
 from .sequences import token_counts as token_counts

@@ -1,4 +1,4 @@
-"""The pdtp audit: what one record, one group or one text changes; leave-one-out without refits."""
+"""The pdtp audit: what one record or one group changes; leave-one-out without refits."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.sequences import TEXTS, small_learner
+from support.sequences import TEXTS
 from support.tiny_learners import diverging, learner, records, small_mlp
 
 from jaxaudit import sequences
 from jaxaudit.audits import measure_pdtp
-from jaxaudit.data import Examples, counted_tokens
+from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import naive_bayes
@@ -125,7 +125,6 @@ def test_models_that_diverge_end_the_audit():
 OF_GROUPS = jax.random.key(3)
 GROUPS = np.array(["ann", "bo", "cy", "di", "ed"])[np.random.default_rng(1).permutation(23) % 5]
 (WRITTEN,) = sequences([TEXTS])
-AUTHORS = np.array([4, 9, 4, 2, 9, 4])
 
 
 def one_by_one(learner: Any, key: Any, examples: Examples, groups: np.ndarray) -> list[np.ndarray]:
@@ -167,33 +166,14 @@ def test_a_group_is_left_out_as_a_whole(name: str):
     assert (alone.values != found.values).any()
 
 
-@pytest.mark.parametrize("groups", [None, AUTHORS])
-def test_a_text_is_measured_by_the_probability_of_all_of_its_tokens(groups: np.ndarray | None):
-    model = small_learner(WRITTEN.inputs.shape[1], 257)
-    found = measure_pdtp(OF_GROUPS, replace(WRITTEN, groups=groups), model, seeds=2, execution=Execution(2))
-    key = jax.random.split(stream(OF_GROUPS, "measure"), 1)[0]
-    whole, less = (each[:, 0] for each in one_by_one(model, key, WRITTEN, np.arange(6) if groups is None else groups))
-    tokens = np.array([len(answer) + 1 for answer in TEXTS.answers])
-    np.testing.assert_array_equal(counted_tokens(WRITTEN), tokens)
-    np.testing.assert_allclose(found.values, np.abs(whole - less) * tokens, atol=2e-3)
-    np.testing.assert_allclose(found.columns["per_token"], np.abs(whole - less), atol=2e-4)
-    result: Any = found.result
-    assert result.texts.tokens == tokens.sum()
-    means = result.texts.with_record, result.texts.without_record
-    np.testing.assert_allclose(means, [whole.mean(), less.mean()], 1e-4)
-    assert result.train_accuracy is None
-    assert found.seeded
-    assert not found.only_member.any()
-
-
 @pytest.mark.parametrize(
     ("examples", "how", "said"),
     [
-        (WRITTEN, {"bins": 100}, "leave `bins` out"),
+        (WRITTEN, {}, "texts have no classes"),
         (replace(EXAMPLES, groups=np.zeros(23, int)), {}, "`different_groups` must be at least 2; got 1"),
         (replace(EXAMPLES, groups=np.zeros(23)), {}, "give one integer"),
     ],
 )
-def test_bad_groups_and_bins_are_refused(examples: Examples, how: Any, said: str):
+def test_texts_and_bad_groups_are_refused(examples: Examples, how: Any, said: str):
     with pytest.raises(InputError, match=said):
         measure_pdtp(OF_GROUPS, examples, BY_GROUP["network"], **how)

@@ -147,7 +147,7 @@ def test_information_is_the_mean_squared_gradient_of_the_log_likelihood(tied: bo
     assert any("output" in layer.name.split("/")[0] for layer in model.layers) is not tied
     assert (found.result.outputs, found.result.likelihood) == (TOKENS, "sequence")
     assert [record.class_name for record in found.result.records] == [""] * N
-    assert list(found.columns) == ["index", "information of mine", "similarity of mine"]
+    assert list(found.columns) == ["index", "information of mine"]
 
 
 def test_a_record_alone_has_the_number_that_it_has_beside_longer_ones():

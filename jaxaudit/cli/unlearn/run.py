@@ -21,10 +21,9 @@ from jaxaudit.audits.unlearn.evaluate import threshold_of
 from jaxaudit.audits.unlearn.outputs_result import (
     RETRAINED,
     GivenModels,
-    Labels,
     UnlearnOutputsAudit,
     check_name,
-    labels_by_part,
+    checked_classes,
     read_models_of,
 )
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, UnlearnAudit
@@ -432,7 +431,7 @@ def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
     paths = dict(map(parse_outputs, files.outputs))
     for name in paths.keys() - {RETRAINED, ORIGINAL}:
         check_name(name)
-    labels = _read_labels(files.labels or Path())
+    labels = checked_classes(read_npy(files.labels or Path()))
     sides = {name: read_models_of(name, _read_arrays(path), labels, files.outputs_kind) for name, path in paths.items()}
     data = {name: _described(paths[name], side) for name, side in sides.items()}
     retrained, original = sides.pop(RETRAINED), sides.get(ORIGINAL)
@@ -458,13 +457,6 @@ def _read_arrays(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: outputs of several models are read from .npz files; save them with np.savez.")
     archive = NpzArrays(path, opened=True)
     return {name: archive.open(name) for name in archive.names}
-
-
-def _read_labels(path: Path) -> Labels:
-    """The labels in an .npz by set, or in a .npy of the records to forget."""
-    if path.suffix.lower() == ".npy" and exists(path) and path.is_file():
-        return labels_by_part(read_npy(path))
-    return labels_by_part(_read_arrays(path))
 
 
 def _described(path: Path, side: GivenModels) -> dict[str, Any]:

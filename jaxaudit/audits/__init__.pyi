@@ -107,7 +107,6 @@ from .unlearn.outputs_result import UnlearnOutputsResult as UnlearnOutputsResult
 from .unlearn.result import COMPARED as COMPARED
 from .unlearn.result import OF_TEXTS as OF_TEXTS
 from .unlearn.result import RETRAINING as RETRAINING
-from .unlearn.result import MethodModels as MethodModels
 from .unlearn.result import MethodScores as MethodScores
 from .unlearn.result import ScoreSpread as ScoreSpread
 from .unlearn.result import UnlearnAudit as UnlearnAudit

@@ -12,7 +12,6 @@ from jaxaudit.audits.unlearn.outputs_result import (
 )
 from jaxaudit.audits.unlearn.result import (
     SCORES,
-    UNTRAINED,
     MethodResult,
     ScoreSpread,
     UnlearnResult,
@@ -61,7 +60,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
         "above or below those of the retrained models: it forgot too little or changed too much. "
         f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
-        (_grid(result), _against_retrained(result), _places(result), _layers(result)),
+        (_grid(result), _against_retrained(result), _places(result)),
         _legend(result),
         terms(
             "efficacy",
@@ -263,17 +262,6 @@ def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
         chart(lambda axes: plot.draw_attacks(axes, drawn, baseline)),
         _values(drawn, "efficacy", "attack"),
     )
-
-
-def _layers(result: UnlearnResult) -> PageTable:
-    """The information of each layer before and after."""
-    models = [method for method in result.methods if method.layers and method.name != UNTRAINED]
-    layers = list(dict.fromkeys(layer for model in models for layer in model.layers))
-    columns: dict[str, Column] = {"layer": visible}
-    for model in models:
-        columns[visible(model.name)] = lambda layer, layers=model.layers: precise(layers.get(layer))
-    title = "Information by layer: the squared gradients of the forgotten records, medians over models"
-    return table_of(title, layers, columns, ("layer",), folded=True)
 
 
 UNLEARN = RunKind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result)

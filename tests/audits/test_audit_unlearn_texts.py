@@ -38,7 +38,7 @@ outputs = jax.jit(LEARNER.log_probs)
 
 
 def model(audit: UnlearnAudit, name: str, seed: int) -> NetworkParams:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name].params)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name])
 
 
 def likelihood(audit: UnlearnAudit, name: str, inputs: np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ def test_the_numbers_are_those_of_the_built_in_audit_on_the_same_outputs():
     )
 
     def outputs(name: str) -> dict[str, np.ndarray]:
-        params = audit.models[name].params
+        params = audit.models[name]
         on_train, on_test = (log_probs_many(network, params, part.inputs) for part in (train, test))
         hits = on_train.argmax(axis=2) == train.labels, on_test.argmax(axis=2) == test.labels
         return {"forget": on_train[:, forget], "retain": hits[0][:, ~forget].mean(axis=1), "test": hits[1].mean(axis=1)}

@@ -12,7 +12,6 @@ from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
 from jaxaudit.audits.unlearn.evaluate import (
-    Attacker,
     Setting,
     compare_with_retrained,
     distinguishability,
@@ -33,7 +32,6 @@ from jaxaudit.audits.unlearn.result import (
     RESERVED,
     RETRAINING,
     UNTRAINED,
-    MethodModels,
     MethodScores,
     UnlearnAudit,
     concluded_result,
@@ -52,8 +50,6 @@ from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
 from jaxaudit.unlearning.gradients import EPOCHS as EPOCHS_OF_METHODS
 from jaxaudit.unlearning.method import papers_of
-
-Layers = Mapping[str, Float[np.ndarray, " seeds"]]
 
 
 def compare_unlearning(
@@ -143,12 +139,11 @@ def compare_unlearning(
         params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, parts["unlearn", name])
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
-    attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
-    of = Setting(learner, train, test, attacker)
-    scores, layers, log_odds = _scored(of, params, forget, attack_each, parts)
+    of = Setting(learner, train, test, jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs)
+    scores, log_odds = _scored(of, params, forget, attack_each, parts)
     distinguished = distinguishability(stream(key, "against retrained"), log_odds, scores)
     protocol = protocol_of(int(forget.sum()), len(train), len(test), count, seeds, of_texts)
-    compared = compare_with_retrained(protocol, scores, layers, distinguished)
+    compared = compare_with_retrained(protocol, scores, distinguished)
     of_methods = {
         RETRAINING: papers_of(retrain),
         AMNESIAC: papers_of(train_and_record),
@@ -159,9 +154,8 @@ def compare_unlearning(
             forgotten or f"{int(forget.sum()):,} of {len(train):,} records", protocol, compared, notes
         ),
         forget=forget,
-        models={
-            name: MethodModels(params[name], layers[name], distinguished.get(name, (None, None))[1]) for name in params
-        },
+        models=params,
+        u_lira={name: lira.per_record for name, (_, lira) in distinguished.items()},
         sources=(
             *(EFFICACY, *([ATTACK] if count else [])),
             *(of_methods.get(name, "") for name in params),
@@ -237,23 +231,22 @@ def _scored(
     forget: Bool[np.ndarray, " n"],
     attack_each: bool,
     parts: dict[tuple[str, str], Execution],
-) -> tuple[dict[str, MethodScores], dict[str, Layers], dict[str, Float[np.ndarray, "seeds forgotten"]]]:
-    """Scores of every model, the information of its layers, and its log-odds of the records to forget."""
+) -> tuple[dict[str, MethodScores], dict[str, Float[np.ndarray, "seeds forgotten"]]]:
+    """Scores of every model, and its log-odds of the records to forget."""
     scores: dict[str, MethodScores] = {}
-    layers: dict[str, Layers] = {}
     log_odds: dict[str, Float[np.ndarray, "seeds forgotten"]] = {}
     # Untrained models come first and have none, then the originals, whose attacks are those of all others.
     attack: LearnedAttack | None = None
     for name, models in params.items():
         part = parts["judge", name]
-        if of.attacker is not None and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
+        if len(of.nonmembers) and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
             members = np.ones(len(of.train), bool) if name == ORIGINAL else ~forget
             attack = evaluate.train_attack(of, name, models, members, part)
         seen = evaluate.look_at(of, name, models, attack)
-        scores[name], layers[name] = score(of, name, models, seen, forget)
+        scores[name] = score(of, name, models, seen, forget)
         log_odds[name] = seen.log_odds[:, forget]
         end(part)
-    return scores, layers, log_odds
+    return scores, log_odds
 
 
 def check_unlearn(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
-from jaxaudit.metrics import ChallengeScore, Estimate, Place, ULira
+from jaxaudit.metrics import ChallengeScore, Estimate, Place
 from jaxaudit.metrics.over_models import LOW
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
@@ -108,7 +108,6 @@ class MethodResult(StrictStruct, frozen=True):
             retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds. Compare
             it with that of `retraining` (other retrained models) and `original`.
         u_lira: the accuracy of U-LiRA, on the same models.
-        layers: the information about the forgotten records, layer by layer, the median of its models.
     """
 
     name: str
@@ -117,7 +116,6 @@ class MethodResult(StrictStruct, frozen=True):
     finding: Finding | None
     challenge: ChallengeScore | None
     u_lira: Estimate | None
-    layers: dict[str, float]
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
@@ -180,24 +178,9 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, eq=False)
-class MethodModels:
-    """The models of one method, and measurements that the results only summarise.
-
-    Attributes:
-        params: their parameters, as the learner returned them; the leading axis is seeds.
-        layers: the information of every layer about the records to forget; the layers add up to
-            `MethodScores.information`.
-        u_lira: as `jaxaudit.metrics.u_lira` returns it; None if models were not compared.
-    """
-
-    params: Any
-    layers: Mapping[str, Float[np.ndarray, " seeds"]]
-    u_lira: ULira | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class UnlearnAudit:
-    """The results of all methods, the records to forget, and the models of each method, by its name.
+    """The results of all methods, the records to forget, and by a method's name the parameters of its models, as the
+    learner returned them with seeds as the leading axis, and the accuracy of U-LiRA on each record to forget.
 
     `sources` are the papers that the numbers rest on; `form` is how convolutions were computed
     (`kernels.convolutions`), None: as JAX has them, or there are none.
@@ -205,7 +188,8 @@ class UnlearnAudit:
 
     result: UnlearnResult
     forget: Bool[np.ndarray, " n"]
-    models: Mapping[str, MethodModels]
+    models: Mapping[str, Any]
+    u_lira: Mapping[str, Float[np.ndarray, " records"]]
     sources: tuple[str, ...] = ()
     models_per_batch: int | None = None
     form: str | None = None

@@ -414,7 +414,7 @@ def _notes(
 
 
 def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -> None:
-    model = jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name].params)
+    model = jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name])
     file.write(safetensors_bytes(name_weights(model.params, model.state)))
 
 

@@ -131,8 +131,8 @@ def epsilons(
 def points(epsilon: Float[np.ndarray, " records"], models: int) -> Float[np.ndarray, " records"]:
     """The points of each record: 1 / 2^k for an epsilon in [k / 2, (k + 1) / 2), 0 from ceil(log(models - 1)) on.
 
-    >>> points(np.array([0.0, 0.49, 0.5, 1.2, 3.1]), 16)
-    array([1.  , 1.  , 0.5 , 0.25, 0.  ])
+    >>> points(np.array([0.0, 0.49, 0.5, 1.0, 2.9, 3.0, 50.0]), 16).tolist()
+    [1.0, 1.0, 0.5, 0.25, 0.03125, 0.0, 0.0]
     """
     return np.where(epsilon < np.ceil(np.log(models - 1)), 0.5 ** np.floor(epsilon / BIN), 0.0)
 

@@ -137,6 +137,7 @@ def test_labels_that_are_no_classes(likelihood: str):
         (("--data", "tags.npz", "--likelihood", "bernoulli", "--classes", "3"), ("out/bias", "(2,)", "(3,)")),
         (("--data", "targets.npz", "--likelihood", "bernoulli"), ("targets.npz", "0 or 1")),
         (("--data", "nan.npz", "--likelihood", "gaussian"), ("nan.npz", "finite")),
+        (("--data", "wide.npz", "--likelihood", "gaussian", "--classes", "2"), ("wide.npz", "(11, 3)", "(11, 2)")),
         (("--data", "texts.npz", "--model", "nets:Linen"), ("input_ids", "Linen", "named x")),
         (("--data", "large.npz", "--model", "nets:Text"), ("ids", "16,777,216")),
         (("--data", "fractions.npz", "--model", "nets:Text"), ("fractions.npz", "no classes", "--likelihood")),
@@ -145,6 +146,7 @@ def test_labels_that_are_no_classes(likelihood: str):
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):
     saved("Numbers", 3, 2)
     np.savez("nan.npz", x=X, y=np.full((N, 2), np.nan))
+    np.savez("wide.npz", x=X, y=X)
     np.savez("large.npz", input_ids=IDS + 2**24, attention_mask=MASK, age=AGE, y=Y % 2)
     np.savez("fractions.npz", input_ids=IDS, attention_mask=MASK, age=AGE, y=Y / 2)
     saved("Text", 2)
@@ -155,7 +157,7 @@ def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: 
 
 STREAMED = """
 import sys, jax
-from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy
+from jaxaudit.audits import NamedWeights, measure_efficacy
 from jaxaudit.data import open_records
 from jaxaudit.models import MLP, pure_module
 from functools import partial

@@ -18,10 +18,7 @@ from support.saved_runs.unlearn import CHALLENGE, SEEDS, SPREAD, unlearn_audit, 
 from support.saved_runs.unlearn_outputs import unlearn_outputs_run
 from support.terminals import said, shown
 
-from jaxaudit.audits import FRACTIONS
-from jaxaudit.audits.efficacy import result as efficacy_result
-from jaxaudit.audits.pdtp import audit as pdtp_audit_module
-from jaxaudit.audits.pdtp.audit import PDTPAudit
+from jaxaudit.audits import FRACTIONS, PDTPAudit
 from jaxaudit.kernels import Gaussian
 from jaxaudit.metrics import Separation, detection_probability, min_detectable_fraction
 from jaxaudit.report import part_of, report_html, schema_of, to_json
@@ -220,7 +217,7 @@ def test_a_terminal_has_one_limitation_and_counts_the_others_unless_asked_for_de
 
 
 def test_beyond_so_many_records_those_that_fit_best_are_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(efficacy_result, "LISTED", 2)
+    monkeypatch.setattr("jaxaudit.audits.efficacy.result.LISTED", 2)
     result = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0]))).result
     assert [record.index for record in result.records] == [1, 2]
     assert result.records_measured == 3
@@ -246,9 +243,8 @@ def many(count: int) -> PDTPAudit:
 
 
 def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch):
-    assert pdtp_audit_module.LISTED == 100_000
     whole = run_of(many(50))
-    monkeypatch.setattr(pdtp_audit_module, "LISTED", 20)
+    monkeypatch.setattr("jaxaudit.audits.pdtp.audit.LISTED", 20)
     cut = run_of(many(50))
     assert len(cut.result.records) == 20
     assert cut.result == msgspec.structs.replace(whole.result, records=whole.result.records[:20])
@@ -257,6 +253,6 @@ def test_what_is_left_out_of_the_list_is_counted(monkeypatch: pytest.MonkeyPatch
     assert "5 records have exact copies" in said(cut)
     assert said(cut) == said(whole)
     # The list keeps the order of the table.
-    monkeypatch.setattr(pdtp_audit_module, "LISTED", 2)
+    monkeypatch.setattr("jaxaudit.audits.pdtp.audit.LISTED", 2)
     audit = replace(audit_of([0.1, 0.4, 0.2, 0.4]), records=np.array([9, 5, 7, 1]))
     assert [each.index for each in run_of(audit).result.records] == [5, 1]

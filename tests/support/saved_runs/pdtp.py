@@ -6,7 +6,6 @@ import numpy as np
 
 from jaxaudit.audits import PDTPAudit, PDTPResult
 from jaxaudit.metrics import SeedFloor
-from jaxaudit.metrics.pdtp import SOURCE
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
@@ -49,7 +48,12 @@ def pdtp_audit(name: str = "people.csv") -> PDTPAudit:
 def run_of(audit: PDTPAudit, name: str = "people.csv") -> Run[PDTPResult]:
     """A run that found this."""
     data = {"name": name, "records": 40, "columns": [name], "classes": [name, "no"], "content_hash": "blake2b:aa"}
-    return Run("b run", "pdtp", recorded("pdtp", audit.result, [SOURCE], provenance("pdtp", name, data)), {})
+    return Run(
+        "b run",
+        "pdtp",
+        recorded("pdtp", audit.result, ["Long, Bindschaedler & Gunter 2017"], provenance("pdtp", name, data)),
+        {},
+    )
 
 
 def pdtp_run(name: str = "people.csv") -> Run[PDTPResult]:

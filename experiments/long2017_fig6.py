@@ -29,8 +29,7 @@ from jaxtyping import Array, Key
 
 from experiments.figures import COLORS, panels, write
 from experiments.record import RESULTS, Row, describe_run
-from jaxaudit.audits.pdtp.audit import reduce_pdtp
-from jaxaudit.audits.pdtp.result import Reduction
+from jaxaudit.audits.left_out import leave_out
 from jaxaudit.data import Column, Examples, Table, category_counts, ordinal
 from jaxaudit.learners import NaiveBayes, naive_bayes
 from jaxaudit.metrics import pdtp
@@ -109,13 +108,31 @@ def with_categories(table: Table, names: Sequence[str]) -> Table:
     return replace(table, values=values, columns=tuple(columns))
 
 
+def riskiest_removed(
+    key: Key[Array, ""], examples: Examples, learner: NaiveBayes, removals: int, bins: int
+) -> tuple[list[int], list[float]]:
+    """The riskiest record at each removal, the first of several, and the largest PDTP before the first and after each.
+
+    All that remain are measured anew.
+    """
+    remaining, removed, largest = np.arange(len(examples)), list[int](), list[float]()
+    for _ in range(removals + 1):
+        left = leave_out(key, examples.take(remaining), learner, np.arange(len(remaining)))
+        values = pdtp(left.with_record, left.without_record, bins=bins).values
+        riskiest = int(values.argmax())
+        largest.append(float(values[riskiest]))
+        removed.append(int(remaining[riskiest]))
+        remaining = np.delete(remaining, riskiest)
+    return removed[:removals], largest
+
+
 def curve(key: Key[Array, ""], age: str, bins: int, removals: int) -> dict[str, Any]:
     """One curve of the figure."""
     table = with_categories(census(), AGES[age])
     examples, counts = ordinal(table), category_counts(table)
     learner = naive_bayes(counts, len(table.class_names))
     started = time.time()
-    reduction: Reduction = reduce_pdtp(key, examples, learner, removals, bins=bins)
+    removed, largest = riskiest_removed(key, examples, learner, removals, bins)
     seconds = time.time() - started
     found = {
         "age": age,
@@ -123,13 +140,12 @@ def curve(key: Key[Array, ""], age: str, bins: int, removals: int) -> dict[str, 
         "records": len(table),
         "content_hash": table.content_hash,
         "seconds_a_removal": round(seconds / (removals + 1), 3),
-        "max_pdtp": [float(value) for value in reduction.max_pdtp],
-        "removed": [{"record": int(record), "who": person(table, int(record))} for record in reduction.removed],
+        "max_pdtp": largest,
+        "removed": [{"record": record, "who": person(table, record)} for record in removed],
     }
     if all(counts) and not bins:
-        order = [int(record) for record in reduction.removed]
         every_input = np.indices(counts).reshape(len(counts), -1).T.astype(np.float32)
-        found["dtp_of_removed"] = exact_dtp(key, examples, learner, order, every_input)
+        found["dtp_of_removed"] = exact_dtp(key, examples, learner, removed, every_input)
     return found
 
 

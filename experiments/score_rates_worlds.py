@@ -30,7 +30,6 @@ from jaxaudit.data.sequences import sequences, word_tokenizer
 from jaxaudit.data.texts import Texts
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.learners.language_model import LanguageModelLearner, following_tokens, language_model
-from jaxaudit.metrics.forgetting_quality import truth_ratio
 
 PER_GROUP, PART, PARTS = 10, 20, 3
 """Records of a group, groups of a part, and parts."""
@@ -258,6 +257,8 @@ def tokens_of(world: World, records: Sequence[Record]) -> Corpus:
 WIDTH, LAYERS, EPOCHS, BATCH, SIDE_BY_SIDE = 40, 2, 2, 8, 6
 LOWEST, LEAST_VARIANCE = 0.2, 1e-6
 SCORES = ("loss", "min_k", "min_k_plus_plus", "zlib", "truth_ratio")
+TINY = 1e-10
+"""Added to a denominator by open-unlearning."""
 
 
 def learner_of(world: World, corpus: Corpus) -> LanguageModelLearner:
@@ -313,6 +314,12 @@ def asked(learner: LanguageModelLearner, params: Any, corpus: Corpus) -> np.ndar
     ratios = truth_ratio(np.stack([right, *np.moveaxis(wrong, 1, 0)], axis=-1))
     columns = [numbers, (numbers[..., 0] / corpus.packed)[..., None], ratios[..., None]]
     return np.concatenate(columns, axis=-1).astype(np.float32)
+
+
+def truth_ratio(log_likelihoods: np.ndarray) -> np.ndarray:
+    """TOFU's truth ratio (equation 1), from mean log-likelihoods `[..., answers]` in nats, of the right one first."""
+    likelihoods = np.asarray(log_likelihoods, np.float64)
+    return np.exp(likelihoods[..., 1:].mean(axis=-1)) / (np.exp(likelihoods[..., 0]) + TINY)
 
 
 def train(name: str, world: World, corpus: Corpus, folder: Path) -> None:

@@ -47,7 +47,6 @@ from .audits.ks.train import train_shadows as train_shadows
 from .audits.open_bank import open_bank as open_bank
 from .audits.pdtp.audit import PDTPAudit as PDTPAudit
 from .audits.pdtp.audit import measure_pdtp as measure_pdtp
-from .audits.pdtp.audit import reduce_pdtp as reduce_pdtp
 from .audits.power.audit import measure_power as measure_power
 from .audits.power.audit import power_of_models as power_of_models
 from .audits.power.audit import power_of_scores as power_of_scores

@@ -224,7 +224,7 @@ AUTHORS_COMMAND = (
 )
 SCORE_COMMAND = (
     "unlearn --outputs tuned=tuned.npz --outputs retrained=retrained.npz",
-    "--outputs original=original.npz --labels labels.npz",
+    "--outputs original=original.npz --labels labels.npy",
 )
 
 

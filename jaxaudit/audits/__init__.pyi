@@ -81,9 +81,7 @@ from .open_bank import pool_of as pool_of
 from .open_bank import target_outputs as target_outputs
 from .pdtp.audit import PDTPAudit as PDTPAudit
 from .pdtp.audit import measure_pdtp as measure_pdtp
-from .pdtp.audit import reduce_pdtp as reduce_pdtp
 from .pdtp.result import PDTPResult as PDTPResult
-from .pdtp.result import Reduction as Reduction
 from .power.audit import PowerReducible as PowerReducible
 from .power.audit import PowerWork as PowerWork
 from .power.audit import choose_power_work as choose_power_work
@@ -101,7 +99,6 @@ from .power.result import Size as Size
 from .power.result import conclusions as conclusions
 from .power.result import power_finding as power_finding
 from .unlearn.audit import compare_unlearning as compare_unlearning
-from .unlearn.evaluate import Distinguishability as Distinguishability
 from .unlearn.evaluate import compare_with_retrained as compare_with_retrained
 from .unlearn.evaluate import protocol_of as protocol_of
 from .unlearn.evaluate import score_spread as score_spread
@@ -110,7 +107,6 @@ from .unlearn.outputs_result import UnlearnOutputsResult as UnlearnOutputsResult
 from .unlearn.result import COMPARED as COMPARED
 from .unlearn.result import OF_TEXTS as OF_TEXTS
 from .unlearn.result import RETRAINING as RETRAINING
-from .unlearn.result import MethodModels as MethodModels
 from .unlearn.result import MethodScores as MethodScores
 from .unlearn.result import ScoreSpread as ScoreSpread
 from .unlearn.result import UnlearnAudit as UnlearnAudit

@@ -112,7 +112,6 @@ from .sequences import Normalizers as Normalizers
 from .sequences import Tokenizer as Tokenizer
 from .sequences import Tokens as Tokens
 from .sequences import answer_start as answer_start
-from .sequences import counted_tokens as counted_tokens
 from .sequences import pieces as pieces
 from .sequences import read_tokenizer as read_tokenizer
 from .sequences import token_counts as token_counts
@@ -129,7 +128,6 @@ from .table import one_hot as one_hot
 from .table import ordinal as ordinal
 from .texts import Message as Message
 from .texts import Texts as Texts
-from .texts import other_answers as other_answers
 from .texts import read_texts as read_texts
 from .weights import read_weights as read_weights
 from .weights import safetensors_bytes as safetensors_bytes

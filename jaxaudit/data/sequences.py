@@ -224,11 +224,6 @@ def vocabulary_of(examples: Examples) -> int | None:
     return -int(examples.inputs[0, 0]) if are_texts(examples) else None
 
 
-def counted_tokens(examples: Examples) -> np.ndarray:
-    """`int[n]`: how many tokens of each record of `sequences` count, which a mean log-likelihood is the mean over."""
-    return (examples.inputs[:, 1:] >= 0).sum(axis=1)
-
-
 def token_counts(examples: Examples, columns: int = 256) -> np.ndarray:
     """`float32[n, columns]`: how many tokens a record has of each remainder by `columns`, its order left out."""
     inputs = examples.inputs

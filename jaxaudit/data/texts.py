@@ -147,12 +147,8 @@ SHOWN_LINES = 5
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NAME = msgspec.json.Decoder(str | int)
-PARAPHRASED, PERTURBED = "paraphrased_answer", "perturbed_answer"
-"""TOFU's keys of a paraphrase of the right answer, and of a list of wrong answers."""
 WRONG = ""
 """The form of a line without a right shape."""
-MOST_WRONG = 20
-_WRONG = msgspec.json.Decoder(Annotated[list[str], msgspec.Meta(min_length=1, max_length=MOST_WRONG)])
 
 
 class Texts(NamedTuple):
@@ -265,25 +261,6 @@ def read_texts(path: Path) -> Texts:
     for trouble, numbers in troubles.items():
         raise InputError(f"{path}: {_numbered(numbers)}: {trouble}.")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name, unused)
-
-
-def other_answers(texts: Texts) -> Texts | None:
-    """The other answers to each question, as TOFU's lines have them: for each record `paraphrased_answer`, then equally
-    many of `perturbed_answer`. None if no line has both keys.
-    """
-    rows = [line_object for line_object in texts.objects() if PARAPHRASED in line_object and PERTURBED in line_object]
-    if not rows or texts.form not in ("prompt", "question"):
-        return None
-    answers = list[tuple[str, ...]]()
-    with suppress(msgspec.MsgspecError, RecursionError):
-        answers = [(_TEXT.decode(row[PARAPHRASED]), *_WRONG.decode(row[PERTURBED])) for row in rows]
-    if len(answers) < len(texts.lines) or len({*map(len, answers)}) > 1:
-        raise InputError(
-            f"{texts.source}: give all records to forget a text as {PARAPHRASED!r}, and equally many of at most "
-            f"{MOST_WRONG} texts as {PERTURBED!r}, or none."
-        )
-    whole = texts.take([row for row, of_text in enumerate(answers) for _ in of_text])
-    return whole._replace(answers=tuple(answer for of_text in answers for answer in of_text))
 
 
 def _record(line: bytes, where: str) -> TextRecord:

@@ -5,10 +5,8 @@ from .dtp import binned as binned
 from .dtp import dtp_bound as dtp_bound
 from .dtp import log_odds_dtp_bound as log_odds_dtp_bound
 from .dtp import smoothed_naive_bayes_delta as smoothed_naive_bayes_delta
-from .gradient_norms import Similarity as Similarity
 from .gradient_norms import SquaredGradNorms as SquaredGradNorms
 from .gradient_norms import fisher_diagonal as fisher_diagonal
-from .gradient_norms import gradient_similarity as gradient_similarity
 from .gradient_norms import mean_gradient as mean_gradient
 from .gradient_norms import squared_grad_norms as squared_grad_norms
 from .kolmogorov_smirnov import bootstrap_ks_paired as bootstrap_ks_paired

@@ -68,7 +68,6 @@ from .forgetting_quality import challenge_score as challenge_score
 from .forgetting_quality import forget_quality as forget_quality
 from .forgetting_quality import mia_auc as mia_auc
 from .forgetting_quality import privleak as privleak
-from .forgetting_quality import truth_ratio as truth_ratio
 from .holdout import holdout_test as holdout_test
 from .ks import Rho as Rho
 from .ks import noise_floor as noise_floor

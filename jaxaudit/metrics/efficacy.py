@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError, check_ranges
-from jaxaudit.kernels.gradient_norms import gradient_similarity, mean_gradient, squared_grad_norms
+from jaxaudit.kernels.gradient_norms import mean_gradient, squared_grad_norms
 from jaxaudit.metrics.arrays import AnyNumbers, Numbers
 
 SOURCE = "Becker & Liebig 2022"
@@ -54,8 +54,6 @@ class EfficacyByLayer(NamedTuple):
             and its bias), named by its path, joined with `/`. Informations of layers add up; efficacies do not.
         paths: how the gradient of each parameter was computed, by the parameter's name; see `squared_grad_norms`.
         short: whether the model computes with floats of fewer than 32 bits.
-        mean_gradient_norm: the norm of the mean gradient, whose square is the inverse of the bound.
-        similarity: the cosine of every example's gradient with the mean gradient; see `gradient_similarity`.
     """
 
     per_example: Numbers
@@ -63,8 +61,6 @@ class EfficacyByLayer(NamedTuple):
     whole: Efficacy
     paths: dict[str, str]
     short: bool = False
-    mean_gradient_norm: float | None = None
-    similarity: Numbers | None = None
 
 
 def efficacy(
@@ -152,7 +148,6 @@ def efficacy_by_layer(
         norms_of_leaves = squared_grad_norms(*model, **how)
         norms = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(norms_of_leaves.leaves)]
         mean, per_example = mean_gradient(*model, **how), sum(norms, np.zeros(len(labels)))
-        similar = gradient_similarity(*model, direction=mean, squared_norms=per_example, **how)
     of_mean = [float(np.sum(np.square(leaf))) for leaf in jax.tree.leaves(mean)]
     names = [leaf_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(params)[0]]
     layers: dict[str, list[int]] = {}
@@ -169,8 +164,6 @@ def efficacy_by_layer(
         together(range(len(names))),
         dict(zip(names, norms_of_leaves.paths_of_leaves, strict=True)),
         short,
-        float(np.sqrt(sum(of_mean))),
-        similar.cosine,
     )
 
 

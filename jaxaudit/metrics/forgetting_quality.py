@@ -131,8 +131,8 @@ def epsilons(
 def points(epsilon: Float[np.ndarray, " records"], models: int) -> Float[np.ndarray, " records"]:
     """The points of each record: 1 / 2^k for an epsilon in [k / 2, (k + 1) / 2), 0 from ceil(log(models - 1)) on.
 
-    >>> points(np.array([0.0, 0.49, 0.5, 1.2, 3.1]), 16)
-    array([1.  , 1.  , 0.5 , 0.25, 0.  ])
+    >>> points(np.array([0.0, 0.49, 0.5, 1.0, 2.9, 3.0, 50.0]), 16).tolist()
+    [1.0, 1.0, 0.5, 0.25, 0.03125, 0.0, 0.0]
     """
     return np.where(epsilon < np.ceil(np.log(models - 1)), 0.5 ** np.floor(epsilon / BIN), 0.0)
 
@@ -250,19 +250,6 @@ class Retrained(StrictStruct, frozen=True):
     share_below: Number
     privleak: tuple[Number, ...]
     nominal: float
-
-
-def truth_ratio(log_likelihoods: Float[Array | np.ndarray, "... answers"]) -> Float[np.ndarray, "..."]:
-    """TOFU's truth ratio (equation 1): how likely wrong answers are, over how likely the right one is.
-
-    exp(mean over wrong answers of l) / (exp(l of the right one) + 1e-10), l an answer's mean log-likelihood in nats:
-    first that of a paraphrase of the right answer. Lower for records that were used; about 1 without memory.
-
-    >>> truth_ratio(np.log([[0.5, 0.1, 0.4]])).round(6)
-    array([0.4])
-    """
-    likelihoods = np.asarray(log_likelihoods, np.float64)
-    return np.exp(likelihoods[..., 1:].mean(axis=-1)) / (np.exp(likelihoods[..., 0]) + TINY)
 
 
 def forget_quality(truth_ratios: AnyNumbers, retrained: Float[Array | np.ndarray, " m"]) -> float:

@@ -57,8 +57,7 @@ def pdtp(
     probability of 0 on one side alone gives infinity (direction -1 if with the record), on both sides 0.
 
     With outputs on every possible input, the largest value is the DTP of one record left out (definitions 4.1, 4.2).
-    Rows need not sum to 1. With one column, the log-probability of the record's own text, the value is a lower bound of
-    the maximum over all texts.
+    Rows need not sum to 1.
 
     >>> answer = pdtp(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.6, 0.4], [0.5, 0.5]]), bins=0)
     >>> answer.values.round(4), answer.classes, answer.directions

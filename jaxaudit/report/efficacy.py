@@ -20,8 +20,6 @@ ROOM, LEAST_ROOM = 58, 9
 def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
     result, paths = run.result, list(run.result.paths.values())
     count, means = result.records_measured, _likelihood(result)
-    similarity = "The similarity of a record is the cosine of its gradient with the mean gradient of all records."
-    similar = (similarity,) if any(record.similarity for record in result.records) else ()
     converted = (
         "The network is written in PyTorch. In JAX, its outputs on these records differ by "
         f"{result.conversion_error or 0:.0e} of their size at most.",
@@ -31,7 +29,7 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
         "gradient. It is small where the weights fit the records, as those that they were trained on, and large for "
         "weights that never saw them. Efficacy is 1 / information. Compare it with that of weights whose training is "
-        f"known.{''.join(f' {name}' for name in (*similar, *means))}",
+        f"known.{''.join(f' {name}' for name in means)}",
         (_answer(result),),
         (
             _weights(result),
@@ -54,12 +52,9 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
 
 def _answer(result: EfficacyResult) -> Answer:
     judged = result.models[0]
-    facts = {
-        "Mean log-probability of a label": judged.mean_log_probability,
-        "Norm of the mean gradient": judged.mean_gradient_norm,
-    }
-    shown = [(name, precise(value)) for name, value in facts.items() if value is not None]
-    return Answer(visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", tuple(shown))
+    mean = judged.mean_log_probability
+    facts = () if mean is None else (("Mean log-probability of a label", precise(mean)),)
+    return Answer(visible(judged.name), result.finding, "efficacy", precise(judged.efficacy), "", facts)
 
 
 def _accuracy(model: WeightsExposure) -> str:
@@ -108,8 +103,6 @@ def _records(result: EfficacyResult, top: int) -> tuple[PageTable, ...]:
         columns["class"] = ("class_name", visible)
     for model, head in zip(result.models, heads, strict=True):
         columns[head] = lambda record, name=model.name: precise(record.information[name])
-    if any(record.similarity for record in result.records):
-        columns["similarity"] = lambda record: precise(record.similarity.get(judged))
     title = "The {} records that the weights fit best, with their information (squared gradient norm)"
     ranked = sorted(result.records, key=lambda record: record.information[judged])
     return tables_of_first(title, ranked, top, columns, ("class",))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.pdtp.result import GroupRisk, PDTPResult, Reduction, Risk, check_pdtp_result
+from jaxaudit.audits.pdtp.result import GroupRisk, PDTPResult, Risk, check_pdtp_result
 from jaxaudit.errors import visible
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
@@ -23,17 +23,16 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
     data = text(run.provenance.data.get("name"))
 
     return RunContent(
-        f"Which records does this kind of {_model(result)} expose?",
-        f"The {_model(result)} ({visible(result.model)}) was trained here on {data}, with and without each of "
+        "Which records does this kind of classifier expose?",
+        f"The classifier ({visible(result.model)}) was trained here on {data}, with and without each of "
         f"{_left_out(result)}; no model of yours was judged. PDTP is "
         "how much this changes the output on the record: the larger it is, the more the output reveals that the "
-        f"{_model(result)} was trained on the record.",
+        "classifier was trained on the record.",
         (_answer(result),),
         (
             _distribution(result, "terminal"),
             *_groups(result.groups or (), top),
             *_records(result, top),
-            *(() if result.reduction is None else (_reduction(result.reduction),)),
             _numbers(result),
         ),
         _legend(result),
@@ -58,13 +57,9 @@ def _answer(result: PDTPResult) -> Answer:
             ("Records above 1", f"{result.above_1:,} of {measured}"),
             ("Records above their seed floor", f"{result.seed_floor.above:,} of {measured}"),
             ("DTP bound over all inputs", _bound(result.dtp_bound, "not available for this learner")),
-            *_accuracy(result).items(),
+            ("Target accuracy", _accuracy(result)),
         ),
     )
-
-
-def _model(result: PDTPResult) -> str:
-    return "classifier" if result.texts is None else "language model"
 
 
 def _left_out(result: PDTPResult) -> str:
@@ -74,12 +69,12 @@ def _left_out(result: PDTPResult) -> str:
 
 def _legend(result: PDTPResult) -> tuple[str, ...]:
     floor = "Seed floor: PDTP from another seed alone, with no record left out; mean and max over seeds."
-    accuracy = (f"{name}: {value}." for name, value in _accuracy(result).items())
-    return (*result.finding.reasons, *((floor,) if result.seed_floor.seeded else ()), *accuracy)
+    accuracy = f"Target accuracy: {_accuracy(result)}."
+    return (*result.finding.reasons, *((floor,) if result.seed_floor.seeded else ()), accuracy)
 
 
-def _accuracy(result: PDTPResult) -> dict[str, str]:
-    return {} if result.train_accuracy is None else {"Target accuracy": f"{result.train_accuracy:.1%} train"}
+def _accuracy(result: PDTPResult) -> str:
+    return f"{result.train_accuracy:.1%} train"
 
 
 def _bound(value: float | None, none: str) -> str:
@@ -122,12 +117,6 @@ def _records(result: PDTPResult, top: int) -> tuple[PageTable, ...]:
 def _moves(record: Risk) -> str:
     alone = ", the only record of its class" if record.only_member_of_its_class else ""
     return f"{visible(record.class_)}, {MOVES[record.direction]}{alone}"
-
-
-def _reduction(reduction: Reduction) -> PageTable:
-    columns = {"removed": ("0", str), "record": ("1.0", str), "largest PDTP": ("1.1", number_text)}
-    rows = enumerate(zip(("none", *map(str, reduction.removed)), reduction.max_pdtp, strict=True))
-    return table_of("Largest PDTP as the riskiest record is removed", rows, columns, on="both")
 
 
 def _picture(result: PDTPResult) -> Picture:

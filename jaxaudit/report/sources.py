@@ -109,15 +109,6 @@ _BY_SOURCE = {
         "is compared with those of unlearned and of retrained models. Its accuracy is 0.5 if they are not "
         "distinguishable.",
     },
-    "Maini, Feng et al. 2024": {
-        "forget quality": "The p-value of a two-sample Kolmogorov-Smirnov test on the truth ratios of the forgotten "
-        "records under a model and under a retrained one. The two samples are of the same records, so it is no error "
-        "rate.",
-    },
-    "Shi et al. 2025": {
-        "privleak": "How far the area under the ROC curve of a membership attack, on forgotten records and on records "
-        "that no model used, lies from that of a retrained model, in percent.",
-    },
     "Efron 1979": {
         "interval": "A range that contains the true value with the stated confidence, given the variation over seeds "
         "and records.",

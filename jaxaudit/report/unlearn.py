@@ -12,7 +12,6 @@ from jaxaudit.audits.unlearn.outputs_result import (
 )
 from jaxaudit.audits.unlearn.result import (
     SCORES,
-    UNTRAINED,
     MethodResult,
     ScoreSpread,
     UnlearnResult,
@@ -61,7 +60,7 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
         "above or below those of the retrained models: it forgot too little or changed too much. "
         f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
-        (_grid(result), _against_retrained(result), _places(result), _layers(result)),
+        (_grid(result), _against_retrained(result), _places(result)),
         _legend(result),
         terms(
             "efficacy",
@@ -73,7 +72,6 @@ def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
             "membership attack",
             "distinguishable",
             *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
-            *(("forget quality", "privleak") if _compared(result) and result.of_texts else ()),
         ),
         (
             "A method that is as good as retraining is called distinguishable with probability 5% at most, over all of "
@@ -129,13 +127,6 @@ def _legend(result: UnlearnResult) -> tuple[str, ...]:
             + " of the unlearning challenge of 2023. Larger is better, and `retraining` is as good as can be. U-LiRA: "
             "accuracy of an attack that knows the method; 0.5 is a guess."
         )
-        if result.of_texts:
-            lines.append(
-                "Forget quality (TOFU) is the p-value of a test for two independent samples, on two models' truth "
-                "ratios of the same records, so no error rate. Privleak (MUSE), in percent, is that of the loss: below "
-                "0 if forgotten records stand out from test records more than under a retrained model. Both are "
-                "medians over pairs of a model and a retrained one: compare with the row `retraining`."
-            )
     return tuple(lines)
 
 
@@ -176,8 +167,6 @@ def _against_retrained(result: UnlearnResult) -> PageTable:
     if result.of_texts:
         # Texts have no accuracies, and so neither the ratios nor the score.
         columns = {**name, "quality F": OF_CHALLENGE["quality F"], **lira}
-        columns["forget quality"] = lambda method: in_lines(method.tofu and method.tofu.forget_quality)
-        columns["privleak"] = lambda method: in_lines(method.tofu and method.tofu.privleak)
     title = "Told from retrained models of other seeds"
     return table_of(title, _compared(result), columns, ("models",), on="both")
 
@@ -273,17 +262,6 @@ def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
         chart(lambda axes: plot.draw_attacks(axes, drawn, baseline)),
         _values(drawn, "efficacy", "attack"),
     )
-
-
-def _layers(result: UnlearnResult) -> PageTable:
-    """The information of each layer before and after."""
-    models = [method for method in result.methods if method.layers and method.name != UNTRAINED]
-    layers = list(dict.fromkeys(layer for model in models for layer in model.layers))
-    columns: dict[str, Column] = {"layer": visible}
-    for model in models:
-        columns[visible(model.name)] = lambda layer, layers=model.layers: precise(layers.get(layer))
-    title = "Information by layer: the squared gradients of the forgotten records, medians over models"
-    return table_of(title, layers, columns, ("layer",), folded=True)
 
 
 UNLEARN = RunKind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result)

@@ -13,10 +13,8 @@ from support.pure_modules import KEY, images
 
 from jaxaudit import Examples
 from jaxaudit.audits import EfficacyAudit, NamedWeights, measure_efficacy, measure_sequence_efficacy
-from jaxaudit.audits.efficacy.audit import checked_labels
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import Bernoulli, Gaussian
-from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE
+from jaxaudit.kernels import SequenceLikelihood
 from jaxaudit.models import GPT, MLP, PureModule, pure_module
 from jaxaudit.models.bridge import Origin
 
@@ -80,6 +78,7 @@ def test_another_function_is_refused(shift: float):
         audited(net)
 
 
+SEQUENCE = SequenceLikelihood()
 LENGTH, TOKENS, N = 8, 23, 5
 POSITIONS = 2 * LENGTH
 
@@ -147,7 +146,7 @@ def test_information_is_the_mean_squared_gradient_of_the_log_likelihood(tied: bo
     assert any("output" in layer.name.split("/")[0] for layer in model.layers) is not tied
     assert (found.result.outputs, found.result.likelihood) == (TOKENS, "sequence")
     assert [record.class_name for record in found.result.records] == [""] * N
-    assert list(found.columns) == ["index", "information of mine", "similarity of mine"]
+    assert list(found.columns) == ["index", "information of mine"]
 
 
 def test_a_record_alone_has_the_number_that_it_has_beside_longer_ones():
@@ -169,24 +168,3 @@ def test_weights_of_another_network_and_of_one_name_are_refused():
     for other in (gpt(False)[1], jax.tree.map(lambda leaf: leaf[:-1], params)):
         with pytest.raises(InputError, match="another architecture"):
             measure_sequence_efficacy(log_likelihood, mine, records(), references=[NamedWeights("other", other, None)])
-
-
-@pytest.mark.parametrize(
-    ("labels", "likelihood", "outputs", "message"),
-    [
-        (np.array([0, 3]), CATEGORICAL, 3, "no classes of a network with 3 outputs"),
-        (np.array([0.5, 1]), CATEGORICAL, 3, "are no classes"),
-        (np.array([[0, 1]]), CATEGORICAL, 3, "are no classes"),
-        (np.array([[0, 1]]), Bernoulli(), 3, r"shape \(1, 2\), .*of shape \(1, 3\)"),
-        (np.array([[0.5]]), Bernoulli(), 1, "0 or 1"),
-        (np.array([np.inf]), Gaussian(), 1, "finite"),
-    ],
-)
-def test_labels_that_the_likelihood_does_not_allow(labels: np.ndarray, likelihood: Any, outputs: int, message: str):
-    with pytest.raises(InputError, match=message):
-        checked_labels(labels, likelihood, outputs, "records")
-
-
-def test_one_output_takes_labels_with_and_without_an_axis():
-    for labels in (np.array([0.5, 2]), np.array([[0.5], [2]])):
-        assert checked_labels(labels, Gaussian(), 1, "records").dtype == np.float32

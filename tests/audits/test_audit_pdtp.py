@@ -1,4 +1,4 @@
-"""The pdtp audit: what one record, one group or one text changes; leave-one-out without refits."""
+"""The pdtp audit: what one record or one group changes; leave-one-out without refits."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.sequences import TEXTS, small_learner
+from support.sequences import TEXTS
 from support.tiny_learners import diverging, learner, records, small_mlp
 
 from jaxaudit import sequences
-from jaxaudit.audits import measure_pdtp, reduce_pdtp
-from jaxaudit.data import Examples, counted_tokens
+from jaxaudit.audits import measure_pdtp
+from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import naive_bayes
@@ -97,22 +97,6 @@ def test_duplicates_and_last_members_are_marked():
     assert (answer.duplicates == 2).sum() == 2 * sum(label != rare for label in LABELS[:2])
 
 
-def test_the_riskiest_is_removed_and_the_rest_measured_again():
-    answer = reduce_pdtp(KEY, EXAMPLES, Shares(3), 4, bins=0)
-    remaining = list(range(23))
-    for step in range(5):
-        rest = EXAMPLES.take(np.array(remaining))
-        values = [by_hand(rest, place) for place in range(len(rest))]
-        np.testing.assert_allclose(answer.max_pdtp[step], max(values), rtol=1e-4)
-        if step < 4:
-            removed = int(answer.removed[step])
-            np.testing.assert_allclose(values[remaining.index(removed)], max(values), rtol=1e-4)
-            remaining.remove(removed)
-    for steps in (0, 22):
-        with pytest.raises(InputError, match=f"`steps` must be at least 1 and at most 21; got {steps}"):
-            reduce_pdtp(KEY, EXAMPLES, Shares(3), steps)
-
-
 ONE_CLASS = Examples(INPUTS, np.zeros(23, np.int32), ("a", "b"), "single")
 
 
@@ -141,7 +125,6 @@ def test_models_that_diverge_end_the_audit():
 OF_GROUPS = jax.random.key(3)
 GROUPS = np.array(["ann", "bo", "cy", "di", "ed"])[np.random.default_rng(1).permutation(23) % 5]
 (WRITTEN,) = sequences([TEXTS])
-AUTHORS = np.array([4, 9, 4, 2, 9, 4])
 
 
 def one_by_one(learner: Any, key: Any, examples: Examples, groups: np.ndarray) -> list[np.ndarray]:
@@ -183,33 +166,14 @@ def test_a_group_is_left_out_as_a_whole(name: str):
     assert (alone.values != found.values).any()
 
 
-@pytest.mark.parametrize("groups", [None, AUTHORS])
-def test_a_text_is_measured_by_the_probability_of_all_of_its_tokens(groups: np.ndarray | None):
-    model = small_learner(WRITTEN.inputs.shape[1], 257)
-    found = measure_pdtp(OF_GROUPS, replace(WRITTEN, groups=groups), model, seeds=2, execution=Execution(2))
-    key = jax.random.split(stream(OF_GROUPS, "measure"), 1)[0]
-    whole, less = (each[:, 0] for each in one_by_one(model, key, WRITTEN, np.arange(6) if groups is None else groups))
-    tokens = np.array([len(answer) + 1 for answer in TEXTS.answers])
-    np.testing.assert_array_equal(counted_tokens(WRITTEN), tokens)
-    np.testing.assert_allclose(found.values, np.abs(whole - less) * tokens, atol=2e-3)
-    np.testing.assert_allclose(found.columns["per_token"], np.abs(whole - less), atol=2e-4)
-    result: Any = found.result
-    assert result.texts.tokens == tokens.sum()
-    means = result.texts.with_record, result.texts.without_record
-    np.testing.assert_allclose(means, [whole.mean(), less.mean()], 1e-4)
-    assert result.train_accuracy is None
-    assert found.seeded
-    assert not found.only_member.any()
-
-
 @pytest.mark.parametrize(
     ("examples", "how", "said"),
     [
-        (WRITTEN, {"bins": 100}, "leave `bins` out"),
+        (WRITTEN, {}, "texts have no classes"),
         (replace(EXAMPLES, groups=np.zeros(23, int)), {}, "`different_groups` must be at least 2; got 1"),
         (replace(EXAMPLES, groups=np.zeros(23)), {}, "give one integer"),
     ],
 )
-def test_bad_groups_and_bins_are_refused(examples: Examples, how: Any, said: str):
+def test_texts_and_bad_groups_are_refused(examples: Examples, how: Any, said: str):
     with pytest.raises(InputError, match=said):
         measure_pdtp(OF_GROUPS, examples, BY_GROUP["network"], **how)

@@ -8,23 +8,20 @@ import numpy as np
 import pytest
 from support.sequences import TEXTS, small_learner
 
-from jaxaudit import Texts, sequences, word_tokenizer
+from jaxaudit import sequences, word_tokenizer
 from jaxaudit.audits import OF_TEXTS, UnlearnAudit, compare_unlearning
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams
-from jaxaudit.metrics import Answers, challenge_score, forget_quality, mia_auc, privleak, u_lira
+from jaxaudit.metrics import Answers, challenge_score, u_lira
 from jaxaudit.unlearning import npo, scrub
 
 KEY, SEEDS = jax.random.key(8), 17
-ASKED = (TEXTS.prompts[1],) * 3 + (TEXTS.prompts[2],) * 3
-OTHER = Texts("question", ASKED, ("At Rome.", "No.", "In May.", "Nobody.", "A cook.", "Well."), (b"",) * 6, "others")
-TOKENIZER = word_tokenizer([TEXTS, OTHER])
-WHOLE, OTHERS = sequences([TEXTS, OTHER], TOKENIZER)
+TOKENIZER = word_tokenizer([TEXTS])
+(WHOLE,) = sequences([TEXTS], TOKENIZER)
 TRAIN, TEST = WHOLE.take(np.arange(4)), WHOLE.take(np.arange(4, 6))
 FORGET = np.array([False, True, True, False])
 LEARNER = small_learner(TRAIN.inputs.shape[1], TOKENIZER.vocabulary)
-ANSWERS = OTHERS.inputs.reshape(2, 3, -1)
 
 
 def moved(key, log_probs, params, inputs, labels, forget):
@@ -33,7 +30,7 @@ def moved(key, log_probs, params, inputs, labels, forget):
 
 @pytest.fixture(scope="module")
 def audit() -> UnlearnAudit:
-    call: dict[str, Any] = {"seeds": SEEDS, "execution": Execution(SEEDS), "other_answers": ANSWERS}
+    call: dict[str, Any] = {"seeds": SEEDS, "execution": Execution(SEEDS)}
     return compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, methods={"npo": moved}, **call)
 
 
@@ -41,7 +38,7 @@ outputs = jax.jit(LEARNER.log_probs)
 
 
 def model(audit: UnlearnAudit, name: str, seed: int) -> NetworkParams:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name].params)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name])
 
 
 def likelihood(audit: UnlearnAudit, name: str, inputs: np.ndarray) -> np.ndarray:
@@ -56,11 +53,7 @@ def test_every_number_of_texts_by_hand(audit: UnlearnAudit):
     assert result.protocol.p_value_threshold == pytest.approx(0.05 / 5)
     row = FORGET
 
-    def ratios(name: str) -> np.ndarray:
-        said = likelihood(audit, name, OTHERS.inputs).reshape(SEEDS, 2, 3)
-        return np.exp(said[..., 1:].mean(axis=2)) / np.exp(said[..., 0])
-
-    theirs, tested = (likelihood(audit, "retraining", each.inputs)[half:] for each in (TRAIN, TEST))
+    theirs = likelihood(audit, "retraining", TRAIN.inputs)[half:]
     for name in ("original", "retraining", "amnesiac", "npo"):
         method, on_train = result[name], likelihood(audit, name, TRAIN.inputs)
         scores, on_test = method.scores, likelihood(audit, name, TEST.inputs)
@@ -76,17 +69,10 @@ def test_every_number_of_texts_by_hand(audit: UnlearnAudit):
         challenge, lira = challenge_score(KEY, *sides), u_lira(KEY, sides[0].log_odds, sides[1].log_odds)
         assert method.challenge is not None
         assert method.u_lira is not None
-        assert method.tofu is not None
         np.testing.assert_allclose(method.challenge.epsilon, challenge.epsilon, rtol=1e-5)
         assert method.challenge.quality.value == pytest.approx(challenge.quality.value)
         assert (method.challenge.remaining_ratio, method.challenge.test_ratio, method.challenge.score) == (None,) * 3
         assert method.u_lira.value == pytest.approx(lira.accuracy.value)
-        mine = [mia_auc(-one[row], -other) for one, other in zip(on_train[:half], on_test[:half], strict=True)]
-        others = [mia_auc(-one[row], -other) for one, other in zip(theirs, tested, strict=True)]
-        assert method.tofu.privleak == pytest.approx(np.median([privleak(a, b) for a in mine for b in others]))
-        pairs = [forget_quality(a, b) for a in ratios(name)[:half] for b in ratios("retraining")[half:]]
-        assert method.tofu.forget_quality == pytest.approx(np.median(pairs))
-    assert result["untrained"].tofu is None
 
 
 def test_efficacy_is_of_the_mean_log_likelihood(audit: UnlearnAudit):
@@ -109,8 +95,6 @@ def test_what_texts_do_not_have_is_refused_before_anything_is_trained():
         compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, nonmembers=1, **call)
     with pytest.raises(InputError):
         compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, methods={"scrub": scrub}, **call)
-    with pytest.raises(InputError):
-        compare_unlearning(KEY, TRAIN, TEST, LEARNER, FORGET, other_answers=ANSWERS[:1], **call)
     numbers = type(classes)(classes.inputs.astype(np.float32), classes.labels, ("a",), "numbers")
     with pytest.raises(InputError):
         compare_unlearning(KEY, numbers, TEST, LEARNER, FORGET, **call)

@@ -10,7 +10,7 @@ import pytest
 from support.language_models import save_model
 
 from jaxaudit.audits import NamedWeights, measure_sequence_efficacy
-from jaxaudit.kernels.likelihoods import SEQUENCE
+from jaxaudit.kernels import SequenceLikelihood
 from jaxaudit.models import Adapters
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
@@ -31,7 +31,7 @@ def test_an_adapter_is_measured_and_its_base_is_constant(kind: str, tmp_path: Pa
 
     def log_likelihood(params: Any, tokens: Any, base: Any) -> Any:
         logits, _ = shared.apply(base, params, None, jnp.where(tokens < 0, ~tokens, tokens), False)
-        return SEQUENCE.log_prob(logits, tokens)
+        return SequenceLikelihood().log_prob(logits, tokens)
 
     found = measure_sequence_efficacy(log_likelihood, NamedWeights("adapter", params, shared.arrays), tokens)
     gradient = jax.jit(jax.grad(lambda params, row: log_likelihood(params, row[None], shared.arrays)[0]))

@@ -368,12 +368,6 @@ def test_all_records_of_a_group_are_left_out_together(of_deals: Path):
     assert plain.result["provenance"]["data"]["columns"] == ["a", "b"]
 
 
-def test_steps_of_single_records_take_no_groups(of_deals: Path):
-    words = ("--data", "csv/query.csv", "--label", "label", "--model", "nb", "--reduce", "1", "--json")
-    done = jaxaudit("pdtp", *words)
-    assert (done.code, SAID in done.err) == (0, False), done.err
-
-
 def test_a_set_without_groups_beside_one_that_has_them_is_named(of_deals: Path):
     dealt = read_deal("npz")
     del dealt["holdout"]["group"]

@@ -61,6 +61,8 @@ def test_every_learner_answers_by_the_schema(made: tuple[Path, dict[str, Done]],
     assert result["seed_floor"]["seeded"] is (learner in ("nn", "forest"))
     assert [record["index"] for record in result["records"] if record["duplicates"] == 2] == [3, 59]
     assert {record["class"] for record in result["records"]} <= {"high", "low"}
+    if learner == "nb":
+        assert (check(result, "copies")["state"], result["copies"]) == ("warning", 2)
     # The table, its four columns, what is measured, and what was written.
     assert done.err.count("\n") == 7
 
@@ -75,16 +77,6 @@ def test_a_run_directory_holds_result_and_records(made: tuple[Path, dict[str, Do
     assert [row["class"] for row in rows] == [record["class"] for record in done.result["records"]]
     table = pyarrow.parquet.read_table(run / "records.parquet").to_pylist()
     assert [row["pdtp"] for row in table] == [float(row["pdtp"]) for row in rows]
-
-
-def test_reduce_removes_the_riskiest_and_what_stands_in_records_is_not_shown():
-    done = jaxaudit("pdtp", *PEOPLE, "--model", "nb", "--reduce", "3", "--json", "--out", "run")
-    result, reduction = done.result, done.result["reduction"]
-    assert "labelled" not in Path("run/table.txt").read_text()
-    assert len(set(reduction["removed"])) == 3
-    assert reduction["max_pdtp"][0] == result["max_pdtp"]
-    assert reduction["removed"][0] == max(result["records"], key=lambda record: record["pdtp"])["index"]
-    assert (check(result, "copies")["state"], result["copies"]) == ("warning", 2)
 
 
 def test_a_sample_is_known_by_its_places_in_the_table():
@@ -157,12 +149,9 @@ def test_an_identifier_is_pointed_at():
         (("--data", "digits", "--drop", "x"), ("--drop", "digits")),
         ((*PEOPLE, "--sample", "61"), ("--sample 61", "60", "people.csv")),
         ((*PEOPLE, "--measured-records", "61"), ("--measured-records 61", "60", "people.csv")),
-        ((*PEOPLE, "--reduce", "2", "--measured-records", "5"), ("--reduce", "--measured-records")),
-        ((*PEOPLE, "--model", "nb", "--reduce", "59"), ("--reduce", "at most 58", "got 59")),
         (("--data", "people.csv", "--label", "incom"), ("incom",)),
         (("--data", "texts.jsonl"), ("--data texts.jsonl", "`jaxaudit attack --shadows bank`")),
         (("--model", "forest"), ("--model forest",)),
-        ((*PEOPLE, "--reduce", "2", "--groups", "sex"), ("--reduce", "--groups")),
         (("--recipe", "smoothing=2"), ("--recipe smoothing", "--model nb")),
         (("--model", "nb", "--epochs", "3", "--recipe", "hidden=8"), ("--recipe hidden, --epochs", "--model nb")),
     ],

@@ -56,12 +56,11 @@ def test_the_numbers_are_those_of_the_function_and_the_run_is_read_again():
     assert "sure ✕ distinguishable" in " ".join(Parsed(Path("page.html").read_text()).text.split())
 
 
-def test_compressed_files_and_labels_by_set():
+def test_compressed_files():
     arrays = dict(np.load("sure.npz"))
     np.savez_compressed("packed.npz", **arrays)
-    np.savez("by_set.npz", forget=LABELS)
     more = ("--outputs-kind", "logits", "--json")
-    packed = jaxaudit(*WORDS[:2], "sure=packed.npz", *WORDS[3:-1], "by_set.npz", *more).result
+    packed = jaxaudit(*WORDS[:2], "sure=packed.npz", *WORDS[3:], *more).result
     plain = jaxaudit(*WORDS, *more).result
     assert packed["methods"] == plain["methods"]
 
@@ -93,6 +92,8 @@ def test_what_cannot_be_used_is_refused_before_work():
         ((*WORDS, "--outputs", "torch=model.pt"), ("mostly pickles",)),
         ((*WORDS, "--outputs", "labels=labels.npy"), ("read from .npz files",)),
         ((*WORDS, "--outputs", "far=/dev/zero"), ("neither a file nor a folder",)),
+        ((*WORDS[:-1], "gone.npy"), ("gone.npy",)),
+        ((*WORDS[:-1], "sure.npz"), ("sure.npz",)),
     ):
         refused(words, said)
 

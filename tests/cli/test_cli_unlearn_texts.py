@@ -28,22 +28,17 @@ SETS = ("--data", "retained.jsonl", "--forget", "forgotten.jsonl", "--test-data"
 METHODS = ("amnesiac", "fine-tuning", "gradient-ascent", "gradient-difference", "npo", "simnpo", "rmu", "ssd")
 
 
-def line(author: int, number: int, **more: Any) -> dict[str, Any]:
+def line(author: int, number: int) -> dict[str, Any]:
     said = f"author {author} wrote {number * 7 + author} books in town {author * 3}."
-    return {"question": f"What of {author} in {number}?", "answer": said, "author": author, **more}
-
-
-def other(author: int, number: int) -> dict[str, Any]:
-    wrong = [f"author {author + each} wrote none." for each in (1, 2)]
-    return line(author, number, paraphrased_answer=f"It was {author}.", perturbed_answer=wrong)
+    return {"question": f"What of {author} in {number}?", "answer": said, "author": author}
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Iterator[Path]:
     with own_modules(tmp_path):
-        write_lines("retained.jsonl", [line(author, each) for author in (1, 2) for each in range(4)])
-        write_lines("forgotten.jsonl", [other(3, each) for each in range(4)])
-        every = [line(author, each) for author in (1, 2) for each in range(4)] + [other(3, each) for each in range(4)]
+        every = [line(author, each) for author in (1, 2, 3) for each in range(4)]
+        write_lines("retained.jsonl", every[:8])
+        write_lines("forgotten.jsonl", every[8:])
         write_lines("all.jsonl", every)
         write_lines("test.jsonl", [line(9, each) for each in range(4)])
         write_lines("whole.jsonl", [{"text": "alone", "author": 1}, {"text": "together", "author": 2}])
@@ -67,7 +62,6 @@ def test_a_run_on_texts_as_a_process(folder: Path):
     for method in result["methods"]:
         assert method["scores"]["forgotten_accuracy"] is method["scores"]["attack"] is None
         assert len(method["scores"]["forgotten_log_likelihood"]["values"]) == 2
-        assert "tofu" not in method
     of = {each["name"]: each["scores"]["forgotten_log_likelihood"]["values"] for each in result["methods"]}
     assert of["fine-tuning"] != of["original"] != of["rmu"] != of["npo"] != of["simnpo"]
     assert all(mine < theirs for mine, theirs in zip(of["gradient-ascent"], of["original"], strict=True))
@@ -93,16 +87,12 @@ def test_texts_to_forget_are_a_file_or_a_value_of_a_key(asked: Any):
     first = asked(*SETS, *QUICK)
     assert list(first["methods"]) == ["gradient-ascent", "gradient-difference", "npo", "simnpo"]
     np.testing.assert_array_equal(first["forget"], [False] * 8 + [True] * 4)
-    answers = first["other_answers"]
-    assert answers.shape == (4, 3, first["train"].inputs.shape[1])
     train = first["train"].inputs
     for words in (("all.jsonl", "forgotten.jsonl"), ("all.jsonl", "author=3")):
         same = asked("--data", words[0], "--forget", words[1], *SETS[4:], *QUICK)
         np.testing.assert_array_equal(same["forget"], first["forget"])
         # A vocabulary of other frequencies has other numbers.
         assert same["train"].inputs.shape == train.shape
-        assert (same["other_answers"] >= 0).sum() == (answers >= 0).sum()
-    assert asked("--data", "all.jsonl", "--forget", "author=2", *SETS[4:], *QUICK)["other_answers"] is None
 
 
 def test_the_layer_of_rmu(asked: Any):
@@ -145,23 +135,7 @@ def test_what_cannot_be_done_with_texts_is_one_line_and_writes_nothing(words: tu
     assert "new" not in content(Path())
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"perturbed_answer": "B."},
-        {"perturbed_answer": []},
-        {"perturbed_answer": ["B."] * 21},
-        {"paraphrased_answer": 3},
-        {"perturbed_answer": ["B."]},
-    ],
-)
-def test_other_answers_that_fit_no_question_are_refused_without_a_text(more: dict[str, Any]):
-    write_lines("forgotten.jsonl", [other(3, 1), {**other(3, 2), **more}])
-    assert "author 3" not in refused(("unlearn", *SETS, *QUICK), ("forgotten.jsonl",))
-
-
-def test_texts_alone_have_no_other_answers(asked: Any):
+def test_texts_alone_are_forgotten(asked: Any):
     assert read_texts(Path("whole.jsonl")).take([1]).column("author") == [2]
     call = asked("--data", "whole.jsonl", "--forget", "author=2", *SETS[4:], *QUICK)
-    assert call["other_answers"] is None
     assert call["train"].inputs.shape[0] == 2

@@ -1,6 +1,5 @@
-"""Mean gradient and similarity, each against gradients of single examples."""
+"""The mean gradient against gradients of single examples; log-likelihoods; records of several arrays."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,7 +15,6 @@ from jaxaudit.kernels import (
     Gaussian,
     Likelihood,
     fisher_diagonal,
-    gradient_similarity,
     mean_gradient,
     squared_grad_norms,
 )
@@ -54,32 +52,12 @@ def backwards_only(params: Any, x: Any, y: Any) -> Any:
     [(LOG_PROB, PARAMS), (backwards_only, WEIGHTS)],
     ids=["forward mode", "a derivative of its own"],
 )
-def test_similarity_is_that_of_single_gradients(log_prob: Any, params: Any, chunk: int | None):
+def test_the_mean_gradient_is_that_of_single_gradients(log_prob: Any, params: Any, chunk: int | None):
     with jax.enable_x64(True):
         params, x = wide(params), X.astype(np.float64)
         each = np.stack([flat(gradient) for gradient in gradients_by_loop(log_prob, params, x, Y)])
-        mean = each.mean(axis=0)
-        of_mean = mean_gradient(log_prob, params, x, Y, chunk=chunk)
-        np.testing.assert_allclose(flat(of_mean), mean, rtol=1e-10)
-        norms = squared_grad_norms(log_prob, params, x, Y, chunk=chunk).total
-        found = gradient_similarity(log_prob, params, x, Y, direction=of_mean, squared_norms=norms, chunk=chunk)
-        along = each @ mean / np.linalg.norm(mean)
-        np.testing.assert_allclose(found.along, along, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found.cosine, along / np.linalg.norm(each, axis=1), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found.along.mean(), np.linalg.norm(mean), rtol=1e-10)
-
-
-def test_any_direction_and_known_norms_will_do():
-    direction = jax.tree.map(lambda leaf: jnp.ones_like(leaf) * 1e20, PARAMS)
-    norms = squared_grad_norms(LOG_PROB, PARAMS, X, Y).total
-    found = gradient_similarity(LOG_PROB, PARAMS, X, Y, direction=direction, squared_norms=norms)
-    each = np.stack([flat(gradient) for gradient in gradients_by_loop(LOG_PROB, PARAMS, X, Y)])
-    wanted = each.sum(axis=1) / np.linalg.norm(each, axis=1) / np.sqrt(each.shape[1])
-    np.testing.assert_allclose(found.cosine, wanted, rtol=1e-4, atol=1e-6)
-    zeros = jax.tree.map(jnp.zeros_like, PARAMS)
-    none = gradient_similarity(LOG_PROB, PARAMS, X, Y, direction=zeros, squared_norms=norms)
-    assert np.isnan(none.cosine).all()
-    assert not none.along.any()
+        found = mean_gradient(log_prob, params, x, Y, chunk=chunk)
+        np.testing.assert_allclose(flat(found), each.mean(axis=0), rtol=1e-10)
 
 
 @pytest.mark.parametrize("likelihood", [Bernoulli(), Gaussian(0.7)], ids=lambda each: each.name)
@@ -124,7 +102,5 @@ def test_a_standard_deviation_is_positive(sigma: float):
 
 
 def test_of_nothing_there_is_no_gradient():
-    similar = partial(gradient_similarity, LOG_PROB, PARAMS, direction=PARAMS, squared_norms=X[:0, 0])
-    for of in (partial(mean_gradient, LOG_PROB, PARAMS), similar):
-        with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):
-            of(X[:0], Y[:0])
+    with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):
+        mean_gradient(LOG_PROB, PARAMS, X[:0], Y[:0])

@@ -17,17 +17,16 @@ from scipy.stats import norm
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import (
     Answers,
+    ChallengeScore,
     Estimate,
     between_retrained,
     challenge_score,
     forget_quality,
     mia_auc,
     privleak,
-    truth_ratio,
     u_lira,
     u_lira_rate,
 )
-from jaxaudit.metrics.forgetting_quality import epsilons, points
 
 KEY = jax.random.key(5)
 
@@ -65,6 +64,11 @@ def epsilon_by_loop(unlearned: np.ndarray, retrained: np.ndarray) -> float:
     return min(50.0, max(each for each in found if not math.isnan(each)))
 
 
+def scored(unlearned: np.ndarray, retrained: np.ndarray) -> ChallengeScore:
+    sides = (Answers(side, np.ones(len(side)), np.ones(len(side))) for side in (unlearned, retrained))
+    return challenge_score(KEY, *sides, replicates=2)
+
+
 # Quarters, so that no interval ends within rounding of a bound: bounds are eighths away.
 quarters = st.integers(-24, 24).map(lambda n: n / 4)
 
@@ -76,7 +80,7 @@ def test_an_epsilon_is_that_of_every_attack(data: st.DataObject, sizes: tuple[in
         np.array([data.draw(st.lists(quarters, min_size=size, max_size=size)) for _ in range(3)]).T for size in sizes
     )
     expected = [epsilon_by_loop(*(side[:, record] for side in (unlearned, retrained))) for record in range(3)]
-    np.testing.assert_allclose(epsilons(unlearned, retrained), expected, rtol=1e-6)
+    np.testing.assert_allclose(scored(unlearned, retrained).epsilon, expected, rtol=1e-6)
 
 
 def test_the_score_is_f_times_two_ratios():
@@ -84,8 +88,8 @@ def test_the_score_is_f_times_two_ratios():
     accuracies = random.uniform(0.5, 1, (2, 2, 12))
     unlearned, retrained = (Answers(random.normal(size=(12, 6)), *each) for each in accuracies)
     found: Any = challenge_score(KEY, unlearned, retrained)
-    np.testing.assert_array_equal(found.epsilon, epsilons(unlearned.log_odds, retrained.log_odds))
-    assert found.quality.value == pytest.approx(points(np.array(found.epsilon), 12).mean())
+    # Half a point less for each half of a nat, and none from log(11) on, which is rounded up.
+    assert found.quality.value == pytest.approx(np.mean([0.5 ** int(e / 0.5) if e < 3 else 0 for e in found.epsilon]))
     remaining, test = accuracies.mean(axis=2)[0] / accuracies.mean(axis=2)[1]
     assert (found.remaining_ratio, found.test_ratio) == (pytest.approx(remaining), pytest.approx(test))
     assert found.score.value == pytest.approx(found.quality.value * remaining * test)
@@ -130,8 +134,7 @@ def test_retraining_once_more_is_not_perfect():
     """F of equal distributions is far from 1, whatever the number of models: what the docstring says of reading it."""
     random = np.random.default_rng(6)
     for models in (8, 32, 128):
-        sides = random.normal(size=(2, models, 60))
-        assert 0.1 < points(epsilons(*sides), models).mean() < 0.3
+        assert 0.1 < scored(*random.normal(size=(2, models, 60))).quality.value < 0.3
 
 
 SIDE = Answers(np.zeros((5, 2)), np.ones(5), np.ones(5))
@@ -247,17 +250,6 @@ def test_forget_quality_is_the_exact_p_value_of_a_ks_test(ours: np.ndarray, thei
     assert found == pytest.approx(wanted, abs=1e-12 if wanted < 1 else 1e-4)
 
 
-def test_the_truth_ratio_by_hand():
-    """Of wrong answers the geometric mean: 1/8 and 1/2 give 1/4, over 1/2."""
-    found = truth_ratio(np.log([[1 / 2, 1 / 8, 1 / 2], [1 / 4, 1 / 4, 1 / 4]]))
-    np.testing.assert_allclose(found, [1 / 2, 1], rtol=1e-9)
-    # `evals.metrics.memorization.truth_ratio` adds 1e-10 to what it divides by.
-    assert truth_ratio(np.array([[-np.inf, 0.0]]))[0] == pytest.approx(1e10)
-    losses = np.random.default_rng(1).exponential(size=(5, 4))
-    slow = [math.prod(math.exp(-wrong) for wrong in each[1:]) ** (1 / 3) / math.exp(-each[0]) for each in losses]
-    np.testing.assert_allclose(truth_ratio(-losses), slow, rtol=1e-8)
-
-
 def test_forget_quality_is_that_of_the_framework():
     random = np.random.default_rng(0)
     for n, m in ((400, 400), (40, 41), (3999, 4000), (400, 400)):
@@ -327,16 +319,9 @@ def test_the_page_about_forget_quality_shows_what_its_program_prints(capsys: pyt
     assert capsys.readouterr().out == printed
 
 
-def test_points_by_hand():
-    epsilon = np.array([0.0, 0.49, 0.5, 0.99, 1.0, 2.9, 3.0, 50.0])
-    np.testing.assert_array_equal(points(epsilon, 16), [1, 1, 0.5, 0.5, 0.25, 1 / 32, 0, 0])
-    # With 512 models, as in the challenge, up to ceil(log 511) = 7.
-    np.testing.assert_array_equal(points(np.array([6.9, 7.0]), 512), [2.0**-13, 0])
-
-
 def test_records_in_blocks_are_as_all_at_once(monkeypatch):
     random = np.random.default_rng(2)
     unlearned, retrained = random.normal(size=(2, 12, 9))
-    whole = epsilons(unlearned, retrained)
+    whole = scored(unlearned, retrained).epsilon
     monkeypatch.setattr("jaxaudit.metrics.forgetting_quality.ENTRIES", 2 * 24**2)
-    np.testing.assert_array_equal(epsilons(unlearned, retrained), whole)
+    assert scored(unlearned, retrained).epsilon == whole

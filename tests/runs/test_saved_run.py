@@ -199,7 +199,6 @@ def verdicts(target: Any, verdict: str) -> None:
         ("attack", lambda r: r["splits"]["records"][0]["accuracy"].pop("distance"), "do not match or are damaged"),
         ("attack", lambda r: r["attacks"][1]["tpr_at_fpr"].pop(), "do not match or are damaged"),
         ("attack", lambda r: r.update(splits=None), "do not match or are damaged"),
-        ("pdtp", lambda r: r.update(reduction={"removed": [1], "max_pdtp": [1.0]}), "do not match or are damaged"),
         ("efficacy", lambda r: r["models"][1]["layers"].clear(), "do not match or are damaged"),
         ("efficacy", lambda r: r["records"][0]["information"].clear(), "do not match or are damaged"),
         ("unlearn", lambda r: r.update(methods=r["methods"][3:]), "do not match or are damaged"),

@@ -143,7 +143,6 @@ def audit_of_weights(
             number(weights.mean_log_probability),
             tuple(Layer(layer, *numbers) for layer, numbers in weights.by_layer.layers.items()),
             weights.conversion_error,
-            weights.by_layer.mean_gradient_norm,
         )
         for place, weights in enumerate(every)
     )

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import field
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
-from jaxaudit.json_types import Extended, Number, StrictStruct, demand, number
+from jaxaudit.json_types import Extended, Number, StrictStruct, demand
 from jaxaudit.metrics.efficacy import EfficacyByLayer
 
 LISTED = 100_000
@@ -45,19 +45,16 @@ class WeightsExposure(StrictStruct, frozen=True):
     mean_log_probability: Number
     layers: tuple[Layer, ...]
     conversion_error: float | None = None
-    mean_gradient_norm: float | None = None
 
 
 class Exposed(StrictStruct, frozen=True):
     """One record, and how much each set of weights, by name, exposes of it: the squared norm of the gradient at the
-    record, and its cosine with the mean gradient (None if a gradient is 0). `class_name`, empty without classes, is
-    `class` in JSON.
+    record. `class_name`, empty without classes, is `class` in JSON.
     """
 
     index: int
     class_name: str = field(name="class")
     information: dict[str, float]
-    similarity: dict[str, Number]
 
 
 class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
@@ -112,13 +109,8 @@ class EfficacyAudit:
         """A table with one row for each record."""
         models = list(zip(self.result.models, self.measured, strict=True))
         informations = {f"information of {model.name}": by_layer.per_example for model, by_layer in models}
-        similarities = {
-            f"similarity of {model.name}": by_layer.similarity
-            for model, by_layer in models
-            if by_layer.similarity is not None
-        }
         classes = {"class": np.array(self.class_names)[self.labels]} if self.class_names else {}
-        return {"index": np.arange(len(self.labels)), **classes, **informations, **similarities}
+        return {"index": np.arange(len(self.labels)), **classes, **informations}
 
 
 def exposed(
@@ -137,7 +129,6 @@ def exposed(
             index,
             class_names[labels[index]] if class_names else "",
             {name: float(by_layer.per_example[index]) for name, by_layer in by_name},
-            {name: number(by_layer.similarity[index]) for name, by_layer in by_name if by_layer.similarity is not None},
         )
         for index in shown.tolist()
     )

@@ -51,7 +51,7 @@ from jaxaudit.metrics.exchangeability import (
     members_blind,
     members_of_other_groups,
 )
-from jaxaudit.metrics.forgetting_quality import SOURCE, between_retrained, forget_quality, mia_auc, privleak
+from jaxaudit.metrics.forgetting_quality import TOFU_SOURCE, between_retrained, forget_quality, mia_auc, privleak
 from jaxaudit.metrics.holdout import swapped
 from jaxaudit.metrics.memory import NO_MEMORY, NO_MEMORY_LEFT, MemoryAnswer, members_test
 from jaxaudit.metrics.permutation import least_permutations
@@ -328,7 +328,7 @@ def judge_scores(
     nothing = np.zeros((0, len(query)), np.float32)
     result = KSResult(level=level, targets=targets, noise_floor=None)
     has_tofu = any(target.tofu for target in targets)
-    sources = (test.source, *((SOURCE,) if has_tofu else ()), *((GROUP_SOURCE, DRIFT_SOURCE) if by else ()))
+    sources = (test.source, *((TOFU_SOURCE,) if has_tofu else ()), *((GROUP_SOURCE, DRIFT_SOURCE) if by else ()))
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
 
 

@@ -15,20 +15,18 @@ from jaxaudit.audits.pdtp.result import (
     Floor,
     GroupRisk,
     PDTPResult,
-    Reduction,
     Risk,
-    TextRisk,
     distribution,
     pdtp_finding,
 )
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import checked_groups, number_groups
-from jaxaudit.data.sequences import are_texts, counted_tokens
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.data.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_distinct, check_ranges
 from jaxaudit.kernels.dtp import check_bins
-from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, LeftOut
+from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, DTP_1, SeedFloor, pdtp, seed_floor
 from jaxaudit.randomness import join_keys, keys_at, several, stream
 
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUANTILES = (0.5, 0.9, 0.99)
-OF_OTHERS = ("group", "per_token")
-"""Columns that only some audits have."""
 SAME = 1e-6
 """Probabilities of two records that differ by no more are the same outputs."""
 LISTED = 100_000
@@ -60,15 +56,13 @@ class PDTPAudit:
         duplicates: the number of records with the same input and label, the record itself included.
         only_member: whether it is the only record of its class.
         measurements: PDTP of each record in each measurement; each measurement has its own key.
-        train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
+        train_accuracy: the share of measured records that A(T) classifies as labelled.
         model: the kind of model that the learner trains, in words.
         examples: the number of training records.
         bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
         seeded: whether the learner's result depends on its key.
         same_outputs: whether A(T) gives all measured records the same probabilities, in every measurement.
         groups: the group of each record, numbered from 0, if whole groups were left out.
-        tokens: of records of text, how many tokens of each count; their mean log-likelihoods (nats a token) under A(T)
-            and under the models without the record are `log_likelihoods`.
     """
 
     records: Int[np.ndarray, " records"]
@@ -83,16 +77,13 @@ class PDTPAudit:
     measurements: Float[np.ndarray, "measurements records"]
     class_names: tuple[str, ...]
     model: str
-    train_accuracy: float | None
+    train_accuracy: float
     same_outputs: bool
     examples: int
     bins: int
     seeded: bool
-    reduction: Reduction | None = None
     groups: Int[np.ndarray, " records"] | None = None
     largest_group: int = 1
-    tokens: Int[np.ndarray, " records"] | None = None
-    log_likelihoods: tuple[float, ...] | None = None
 
     @property
     def finding(self) -> Finding:
@@ -126,10 +117,8 @@ class PDTPAudit:
             train_accuracy=self.train_accuracy,
             same_outputs=self.same_outputs,
             records=self._risks(),
-            reduction=self.reduction,
             groups=self._group_risks(),
             largest_group=self.largest_group,
-            texts=None if self.tokens is None else TextRisk(int(self.tokens.sum()), *self.log_likelihoods or ()),
         )
         finding = pdtp_finding(undecided, self.bins, with_and_without_bins)
         return replace(undecided, finding=trained_here(finding, f" ({self.model})"))
@@ -149,7 +138,6 @@ class PDTPAudit:
             "duplicates": self.duplicates.astype(np.int64),
             "only_member_of_its_class": self.only_member,
             **({} if self.groups is None else {"group": self.groups.astype(np.int64)}),
-            **({} if self.tokens is None else {"per_token": self.values / np.maximum(self.tokens, 1)}),
         }
 
     def _group_risks(self) -> tuple[GroupRisk, ...] | None:
@@ -166,7 +154,7 @@ class PDTPAudit:
 
     def _risks(self) -> tuple[Risk, ...]:
         listed = np.sort(np.argsort(-self.values, kind="stable")[:LISTED])
-        columns = {name: column[listed].tolist() for name, column in self.columns.items() if name not in OF_OTHERS}
+        columns = {name: column[listed].tolist() for name, column in self.columns.items() if name != "group"}
         columns["class"] = [self.class_names[number] for number in self.classes[listed]]
         if self.dtp_bound is None:
             columns["dtp_bound"] = [None] * len(listed)
@@ -188,7 +176,7 @@ def measure_pdtp(
     learner: Learner,
     *,
     records: Int[np.ndarray, " records"] | None = None,
-    bins: int | None = None,
+    bins: int = BINS,
     measurements: int = 1,
     seeds: int = 5,
     execution: Execution = DEFAULT_EXECUTION,
@@ -201,12 +189,7 @@ def measure_pdtp(
     class has no record of that class: the learner defines its output, the value is large, and `only_member` marks the
     record.
 
-    Records of text (`sequences`) have one output, the probability of the record's own text: of all tokens that count,
-    given those before them. So a longer text moves more, and by the DTP-1 rule its probability may change by a factor
-    of e, however long it is. What other texts the models would rather write is not compared: PDTP is then a lower bound
-    in its outputs, too. `per_token` divides by the tokens.
-
-    Where `examples` have groups, such as the author of each text, all records of t's group are left out together, and
+    Where `examples` have groups, such as patients, all records of t's group are left out together, and
     the PDTP of a group is the largest of its records. Any learner is then refitted, and no bound is proven. Models
     without a group of more than a tenth of the records take other minibatches, so that the PDTP contains what a seed
     moves, too.
@@ -216,7 +199,7 @@ def measure_pdtp(
         learner: the model and training recipe, A.
         records: indices of the records to measure; by default all.
         bins: equal bins into which outputs are rounded before they are compared, 100 in the paper; 0 for no bins; 1 is
-            rejected. By default 100, and none for texts, whose probabilities are all in the first bin.
+            rejected.
         measurements: number of measurements, each with its own key; a record's PDTP is the mean (section 5.4).
         seeds: models of T for the seed floor, at least 2, including A(T).
         execution: see `Execution`; a stopped call is resumed as by `fit_many`.
@@ -231,19 +214,17 @@ def measure_pdtp(
     >>> audit.finding.verdict, len(audit.values), bool(audit.values.max() <= 1)
     ('records exposed', 569, False)
     """
-    texts = are_texts(examples)
-    bins = (0 if texts else BINS) if bins is None else bins
     check_ranges("[1, inf)", measurements=measurements)
     check_ranges("[2, inf)", seeds=seeds)
     check_bins(bins)
-    if texts and bins:
-        raise InputError(f"{bins} bins hold the probabilities of all texts in the first one; leave `bins` out.")
+    if are_texts(examples):
+        raise InputError(f"{examples.name}: texts have no classes; attack them by a bank (`train_shadows`, `attack`).")
     chosen, units = _chosen(records, examples), None
     if examples.groups is not None:
         units = number_groups(checked_groups(examples.groups, "training set"))
         check_ranges("[2, inf)", "give at least two different ones", different_groups=int(units.max()) + 1)
     members = np.bincount(examples.labels, minlength=len(examples.class_names))
-    if np.count_nonzero(members) < 2 and not texts:
+    if np.count_nonzero(members) < 2:
         raise InputError(
             f"{examples.name}: all records are of one class ({examples.class_names[int(members.argmax())]}): there is "
             "nothing to classify. Is the right column the label?"
@@ -254,16 +235,10 @@ def measure_pdtp(
     refitted = units is not None or not isinstance(learner, LeavesOneOut)
     models = 1 if not refitted else len(chosen if units is None else np.unique(units[chosen]))
     floor_models = 0 if not seeded else seeds if refitted else 1
-    # The logarithm of a text's probability is the sum over its tokens; a learner gives their mean.
-    tokens = counted_tokens(examples.take(chosen)) if texts else None
-    scale = np.ones((len(chosen), 1)) if tokens is None else tokens[:, None]
     *of_keys, of_floor = execution.split(*[models] * len(keys), floor_models)
-    parts, exact, accuracy, apart, bounds, likelihoods = [], np.zeros(len(chosen)), 0.0, 0.0, [], []
+    parts, exact, accuracy, apart, bounds = [], np.zeros(len(chosen)), 0.0, 0.0, []
     for one, part in zip(keys, of_keys, strict=True):
         left = leave_out(one, examples, learner, chosen, groups=units, execution=part)
-        if tokens is not None:
-            likelihoods.append([float(of_record.mean()) for of_record in left])
-            left = LeftOut(left.with_record * scale, left.without_record * scale)
         parts.append(pdtp(left.with_record, left.without_record, bins=bins))
         exact += pdtp(left.with_record, left.without_record, bins=0).values / len(keys)
         if isinstance(learner, BoundsDTP) and units is None:
@@ -277,7 +252,7 @@ def measure_pdtp(
     if seeded:
         all_keys = join_keys([keys_at(keys, slice(1)), several(stream(key, "seed floor"), seeds - 1)])
         outputs = outputs_of_seeds(all_keys, examples, learner, chosen, execution=of_floor)
-        floor = seed_floor(outputs if tokens is None else outputs * scale, bins=bins)
+        floor = seed_floor(outputs, bins=bins)
     return PDTPAudit(
         records=chosen,
         values=values.mean(axis=0),
@@ -287,55 +262,18 @@ def measure_pdtp(
         directions=np.stack([part.directions for part in parts])[largest],
         floor=floor,
         duplicates=duplicates(examples)[chosen],
-        only_member=(members[examples.labels[chosen]] == 1) & (not texts),
+        only_member=members[examples.labels[chosen]] == 1,
         measurements=values,
         class_names=examples.class_names,
         model=str(getattr(learner, "kind", f"your learner {type(learner).__name__}")),
-        train_accuracy=None if texts else accuracy,
-        same_outputs=apart <= SAME and len(chosen) > 1 and not texts,
+        train_accuracy=accuracy,
+        same_outputs=apart <= SAME and len(chosen) > 1,
         examples=len(examples),
         bins=bins,
         seeded=seeded,
         groups=None if units is None else units[chosen],
         largest_group=1 if units is None else int(np.bincount(units).max()),
-        tokens=tokens,
-        log_likelihoods=tuple(np.mean(likelihoods, axis=0).tolist()) if likelihoods else None,
     )
-
-
-def reduce_pdtp(
-    key: Key[Array, ""],
-    examples: Examples,
-    learner: Learner,
-    steps: int,
-    *,
-    bins: int = BINS,
-    execution: Execution = DEFAULT_EXECUTION,
-) -> Reduction:
-    """Removes the riskiest record and measures all remaining records, `steps` times (section 8 of the paper, figure 6).
-
-    Removing a record can expose similar records, so the largest value can rise again. If values are tied, the first
-    record is removed. The key is the same for every model; other arguments are those of `measure_pdtp`, but groups do
-    not matter. At least two records must be left.
-    """
-    check_bins(bins)
-    check_steps(steps, len(examples))
-    remaining = np.arange(len(examples))
-    removed, largest = [], []
-    for step, part in enumerate(execution.split(*[1.0] * (steps + 1))):
-        rest = examples.take(remaining)
-        left = leave_out(key, rest, learner, np.arange(len(rest)), execution=part)
-        values = pdtp(left.with_record, left.without_record, bins=bins).values
-        riskiest = int(values.argmax())
-        largest.append(float(values[riskiest]))
-        if step < steps:
-            removed.append(int(remaining[riskiest]))
-            remaining = np.delete(remaining, riskiest)
-    return Reduction(tuple(removed), tuple(largest))
-
-
-def check_steps(steps: int, records: int) -> None:
-    check_ranges(f"[1, {records - 2}]", steps=steps)
 
 
 def _chosen(records: np.ndarray | None, examples: Examples) -> np.ndarray:

@@ -66,15 +66,6 @@ class Risk(StrictStruct, frozen=True):
     only_member_of_its_class: bool
 
 
-class Reduction(StrictStruct, frozen=True):
-    """The largest PDTP, in nats, as the riskiest record is removed repeatedly: before the first step and after each.
-    `removed` has the record removed at each step, by its index at the start.
-    """
-
-    removed: tuple[Count, ...]
-    max_pdtp: tuple[Nats, ...]
-
-
 class GroupRisk(StrictStruct, frozen=True):
     """One group of records, such as an author, that was left out as a whole: the index of its first measured record in
     the given table, the number of these, and the largest of their values, nats.
@@ -84,16 +75,6 @@ class GroupRisk(StrictStruct, frozen=True):
     records: Annotated[int, Meta(ge=1)]
     pdtp: Nats
     seed_floor_max: Nats
-
-
-class TextRisk(StrictStruct, frozen=True):
-    """The measured records as texts: how many of their `tokens` count, and the mean over records of the mean
-    log-likelihood of a token (nats), under A(T) and under the models that lack the record.
-    """
-
-    tokens: Count
-    with_record: float
-    without_record: float
 
 
 class PDTPResult(StrictStruct, frozen=True, kw_only=True):
@@ -108,12 +89,11 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
         above_1_within_floor: number of these not above the largest value of their own seed floor.
         copies: number of measured records with the same input and label as another record.
         lone_members: number of measured records that are the only ones of their class.
-        train_accuracy: the share of measured records that A(T) classifies as labelled; None for texts.
+        train_accuracy: the share of measured records that A(T) classifies as labelled.
         same_outputs: whether A(T) gives all of them the same outputs.
         records: in the order of the table; if more than 100,000 were measured, only the riskiest.
         groups: if whole groups were left out, the groups of the measured records, in the order of the table;
             `largest_group` is the number of records of the largest one.
-        texts: None for records with classes.
     """
 
     finding: Finding
@@ -131,13 +111,11 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     lone_members: Count
     training_records: Annotated[int, Meta(ge=1)]
     records_measured: Annotated[int, Meta(ge=1)]
-    train_accuracy: Annotated[float, Meta(ge=0, le=1)] | None
+    train_accuracy: Annotated[float, Meta(ge=0, le=1)]
     same_outputs: bool
     records: Annotated[tuple[Risk, ...], Meta(min_length=1)]
-    reduction: Reduction | None
     groups: tuple[GroupRisk, ...] | None = None
     largest_group: Count = 1
-    texts: TextRisk | None = None
 
     def by_risk(self) -> list[Risk]:
         """The listed records, the largest PDTP first; ties keep their order."""
@@ -184,7 +162,6 @@ def pdtp_finding(result: PDTPResult, bins: int, with_and_without_bins: int) -> F
     artefacts, hidden = (count - with_and_without_bins for count in (result.above_1, result.above_1_without_bins))
     reasons, checks, caveats = _reasons(result), _checks(result, bins, artefacts), _caveats(result, bins, hidden)
     outputs = f"outputs in {bins:,} bins" if bins else "no bins"
-    outputs = outputs if result.texts is None else "probability of the whole text"
     rule = f"DTP-1 rule, {outputs}{'' if result.groups is None else ', whole groups left out'}"
     risky, measured = result.above_1, result.records_measured
     above = f"{risky:,} of {plural(measured, 'record')} {_has(risky)} a PDTP above 1 ({rule})"
@@ -229,12 +206,6 @@ def _reasons(result: PDTPResult) -> tuple[str, ...]:
     if result.groups is not None:
         risky = sum(group.pdtp > DTP_1 for group in result.groups)
         reasons.append(f"Groups with a record above 1: {risky:,} of {len(result.groups):,}.")
-    if result.texts is not None:
-        log_likelihood, unknown = result.texts.with_record, result.texts.without_record
-        reasons.append(
-            f"Mean log-likelihood of a token, nats: {log_likelihood:.3f} by the model, {unknown:.3f} by models "
-            "without it."
-        )
     return (*reasons, f"DTP bound over all inputs: {bound_text}.")
 
 
@@ -256,14 +227,13 @@ def _checks(result: PDTPResult, bins: int, artefacts: int) -> tuple[Checked, ...
         large = f"{size}: models without it take other minibatches, so its PDTP contains what a seed moves"
         share = result.largest_group / result.training_records
         checks.append(assumed("size of groups", share <= LARGE, size, large))
-    if result.texts is None:
-        apart = "the classifier gives records different outputs"
-        same = "the classifier gives all records the same outputs: it learned nothing, or its training diverged"
-        checks.append(assumed("outputs differ", not result.same_outputs, apart, same))
-        alone, class_message = result.lone_members, "the class of every measured record has another member"
-        are = "is" if alone == 1 else "are"
-        only = f"{plural(alone, 'record')} {are} the only member of a class, which vanishes with it"
-        checks.append(assumed("classes", not alone, class_message, only))
+    apart = "the classifier gives records different outputs"
+    same = "the classifier gives all records the same outputs: it learned nothing, or its training diverged"
+    checks.append(assumed("outputs differ", not result.same_outputs, apart, same))
+    alone, class_message = result.lone_members, "the class of every measured record has another member"
+    are = "is" if alone == 1 else "are"
+    only = f"{plural(alone, 'record')} {are} the only member of a class, which vanishes with it"
+    checks.append(assumed("classes", not alone, class_message, only))
     return in_order(checks)
 
 
@@ -304,11 +274,6 @@ def _caveats(result: PDTPResult, bins: int, hidden: int) -> tuple[str, ...]:
             caveats.append(
                 f"Bins hide changes of small probabilities: {plural(hidden, 'record')} above 1 only without bins."
             )
-    if result.texts is not None:
-        caveats.append(
-            "e to the power of PDTP is the ratio of a text's probabilities with and without it, all tokens together, "
-            "so a longer text moves more. What else the model may write of it is not measured."
-        )
     if not result.above_1 and result.records_measured == result.training_records:
         caveats.append("DTP-1 is a rule of thumb, not a guarantee.")
     return tuple(caveats)

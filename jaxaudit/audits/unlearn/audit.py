@@ -6,14 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
 from jaxaudit.audits.unlearn import evaluate
 from jaxaudit.audits.unlearn.evaluate import (
-    Attacker,
-    MethodOutputs,
     Setting,
     compare_with_retrained,
     distinguishability,
@@ -34,7 +32,6 @@ from jaxaudit.audits.unlearn.result import (
     RESERVED,
     RETRAINING,
     UNTRAINED,
-    MethodModels,
     MethodScores,
     UnlearnAudit,
     concluded_result,
@@ -47,15 +44,12 @@ from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.learners.learner import init_key
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
-from jaxaudit.metrics.forgetting_quality import TOFU_SOURCE as TOFU
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
 from jaxaudit.unlearning.gradients import EPOCHS as EPOCHS_OF_METHODS
 from jaxaudit.unlearning.method import papers_of
-
-Layers = Mapping[str, Float[np.ndarray, " seeds"]]
 
 
 def compare_unlearning(
@@ -73,7 +67,6 @@ def compare_unlearning(
     attack_each: bool = False,
     forgotten: str = "",
     notes: Sequence[str] = (),
-    other_answers: Int[np.ndarray, "forgotten answers length"] | None = None,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> UnlearnAudit:
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
@@ -105,8 +98,6 @@ def compare_unlearning(
             the model remembers.
         forgotten: the set to forget in words; by default its number of records.
         notes: limitations of the input, in sentences, which become part of every finding.
-        other_answers: for TOFU's forget quality, the other answers to the questions to forget, as `sequences`: a
-            paraphrase of the right one, then wrong ones, of each record in its order.
 
     Returns:
         For every method the scores of its models, and which of them differ from those of retrained models. `finding` is
@@ -134,7 +125,7 @@ def compare_unlearning(
     (8,)
     """
     methods = dict(methods or {})
-    check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs, other_answers)
+    check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs)
     names = [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
     of_texts = are_texts(train)
     count = nonmembers or 0 if of_texts else min(len(train), len(test)) if nonmembers is None else nonmembers
@@ -148,12 +139,11 @@ def compare_unlearning(
         params[name] = unlearned(method, noise, params[ORIGINAL], forget, together, parts["unlearn", name])
     generator = generator_of(stream(key, "nonmembers"))
     chosen = np.sort(generator.choice(len(test), count, replace=False))
-    attacker = Attacker(jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs) if count else None
-    of = Setting(learner, train, test, attacker)
-    scores, layers, outputs = _scored(of, params, forget, other_answers, attack_each, parts)
-    distinguished = distinguishability(stream(key, "against retrained"), outputs, scores)
+    of = Setting(learner, train, test, jax.random.split(stream(key, "attack"), seeds), chosen, attack_epochs)
+    scores, log_odds = _scored(of, params, forget, attack_each, parts)
+    distinguished = distinguishability(stream(key, "against retrained"), log_odds, scores)
     protocol = protocol_of(int(forget.sum()), len(train), len(test), count, seeds, of_texts)
-    compared = compare_with_retrained(protocol, scores, layers, distinguished)
+    compared = compare_with_retrained(protocol, scores, distinguished)
     of_methods = {
         RETRAINING: papers_of(retrain),
         AMNESIAC: papers_of(train_and_record),
@@ -164,16 +154,12 @@ def compare_unlearning(
             forgotten or f"{int(forget.sum()):,} of {len(train):,} records", protocol, compared, notes
         ),
         forget=forget,
-        models={
-            name: MethodModels(
-                params[name], layers[name], distinguished[name].u_lira if name in distinguished else None
-            )
-            for name in params
-        },
+        models=params,
+        u_lira={name: lira.per_record for name, (_, lira) in distinguished.items()},
         sources=(
             *(EFFICACY, *([ATTACK] if count else [])),
             *(of_methods.get(name, "") for name in params),
-            *([CHALLENGE, U_LIRA, *([TOFU] if of_texts else [])] if distinguished else []),
+            *([CHALLENGE, U_LIRA] if distinguished else []),
         ),
         models_per_batch=execution.models_per_batch,
         form=form_of(learner),
@@ -243,27 +229,24 @@ def _scored(
     of: Setting,
     params: dict[str, Any],
     forget: Bool[np.ndarray, " n"],
-    other_answers: Int[np.ndarray, "forgotten answers length"] | None,
     attack_each: bool,
     parts: dict[tuple[str, str], Execution],
-) -> tuple[dict[str, MethodScores], dict[str, Layers], dict[str, MethodOutputs]]:
-    """Scores of every model, the information of its layers, and what it says of the records to forget."""
+) -> tuple[dict[str, MethodScores], dict[str, Float[np.ndarray, "seeds forgotten"]]]:
+    """Scores of every model, and its log-odds of the records to forget."""
     scores: dict[str, MethodScores] = {}
-    layers: dict[str, Layers] = {}
-    outputs: dict[str, MethodOutputs] = {}
+    log_odds: dict[str, Float[np.ndarray, "seeds forgotten"]] = {}
     # Untrained models come first and have none, then the originals, whose attacks are those of all others.
     attack: LearnedAttack | None = None
     for name, models in params.items():
         part = parts["judge", name]
-        if of.attacker is not None and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
+        if len(of.nonmembers) and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
             members = np.ones(len(of.train), bool) if name == ORIGINAL else ~forget
             attack = evaluate.train_attack(of, name, models, members, part)
         seen = evaluate.look_at(of, name, models, attack)
-        scores[name], layers[name] = score(of, name, models, seen, forget)
-        ratios = evaluate.truth_ratios(of.learner, models, None if name == UNTRAINED else other_answers)
-        outputs[name] = MethodOutputs(seen.log_odds[:, forget], seen.on_test, ratios)
+        scores[name] = score(of, name, models, seen, forget)
+        log_odds[name] = seen.log_odds[:, forget]
         end(part)
-    return scores, layers, outputs
+    return scores, log_odds
 
 
 def check_unlearn(
@@ -275,7 +258,6 @@ def check_unlearn(
     seeds: int,
     nonmembers: int | None,
     attack_epochs: int,
-    other_answers: np.ndarray | None,
 ) -> None:
     check_shapes((len(train),), forget=forget)
     if not forget.any() or forget.all():
@@ -287,8 +269,6 @@ def check_unlearn(
     check_ranges(f"[0, {0 if are_texts(train) else len(test)}]", nonmembers=nonmembers)
     for name in methods:
         check_name(name, RESERVED)
-    if other_answers is not None:
-        check_shapes((int(forget.sum()), *other_answers.shape[1:]), other_answers=other_answers)
     for part in (train, test):
         _check_outputs(part, learner)
 

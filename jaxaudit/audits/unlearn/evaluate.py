@@ -10,7 +10,6 @@ of models, so a number without these two rows cannot be read.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -31,19 +30,16 @@ from jaxaudit.audits.unlearn.result import (
     Protocol,
     Score,
     ScoreSpread,
-    Tofu,
 )
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.ensemble.chunk import as_plain, is_key
 from jaxaudit.errors import InputError
-from jaxaudit.json_types import number
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
-from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy, layer_of, leaf_name
-from jaxaudit.metrics.forgetting_quality import forget_quality, mia_auc, privleak, truth_ratio
+from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import ALPHA
@@ -149,14 +145,6 @@ def _stacked(leaves: tuple[Any, ...]) -> Any:
     return jnp.stack(leaves) if is_key(leaves[0]) else np.stack(leaves)
 
 
-class Attacker(NamedTuple):
-    """How membership attacks are trained: a key per model, the test records that they learn from, and epochs."""
-
-    keys: Key[Array, " models"]
-    nonmembers: Int[np.ndarray, " nonmembers"]
-    epochs: int
-
-
 class Judged(NamedTuple):
     """Measurements of each model that do not depend on the set to forget: `hits` (of each training record's class),
     `membership` (the attack's probability), log-odds (nats), or of texts mean log-likelihoods, which `on_test` has for
@@ -171,12 +159,16 @@ class Judged(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What models are judged on: their learner, the whole training set, the test set, and the attack."""
+    """What models are judged on: their learner, the whole training set and the test set; and how attacks are trained: a
+    key per model, the test records that they learn from (none: there is no attack), and epochs.
+    """
 
     learner: NetworkLearner
     train: Examples
     test: Examples
-    attacker: Attacker | None
+    attack_keys: Key[Array, " models"]
+    nonmembers: Int[np.ndarray, " nonmembers"]
+    attack_epochs: int
 
 
 def train_attack(
@@ -187,22 +179,21 @@ def train_attack(
     execution: Execution,
 ) -> LearnedAttack:
     """Trains an attack network for every model on its outputs on members and on some test records, or resumes."""
-    assert of.attacker is not None
-    records = np.concatenate([of.train.inputs, of.test.inputs[of.attacker.nonmembers]])
-    labels = np.concatenate([of.train.labels, of.test.labels[of.attacker.nonmembers]])
+    records = np.concatenate([of.train.inputs, of.test.inputs[of.nonmembers]])
+    labels = np.concatenate([of.train.labels, of.test.labels[of.nonmembers]])
     outputs = log_probs_many(of.learner, params, records)
     _check_finite(_all_finite(outputs), name, "outputs")
     models, count = outputs.shape[:2]
     kept = execution.checkpoints
-    used = np.concatenate([members, np.ones(len(of.attacker.nonmembers), bool)])
+    used = np.concatenate([members, np.ones(len(of.nonmembers), bool)])
     return fit_learned(
-        of.attacker.keys,
+        of.attack_keys,
         outputs,
         labels,
         np.tile(np.arange(count) < len(of.train), (models, 1)),
         outputs.shape[2],
         used=np.tile(used, (models, 1)),
-        epochs=of.attacker.epochs,
+        epochs=of.attack_epochs,
         execution=replace(execution, models_per_batch=None, checkpoints=kept and kept / "attacks"),
     )
 
@@ -226,32 +217,18 @@ def look_at(of: Setting, name: str, params: Any, attack: LearnedAttack | None) -
     )
 
 
-def truth_ratios(
-    learner: NetworkLearner, params: Any, answers: Int[np.ndarray, "forgotten answers length"] | None
-) -> Float[np.ndarray, "models forgotten"]:
-    """TOFU's truth ratio of each record to forget, by each model; no columns without other answers."""
-    models = len(jax.tree.leaves(params)[0])
-    if answers is None:
-        return np.zeros((models, 0))
-    log_probs = log_probs_many(learner, params, answers.reshape(-1, answers.shape[-1]))[..., 0]
-    return truth_ratio(log_probs.reshape(models, *answers.shape[:2]))
-
-
-def score(
-    of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]
-) -> tuple[MethodScores, dict[str, Float[np.ndarray, " models"]]]:
-    """The scores of every model for the records to forget, and the information of each layer."""
+def score(of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]) -> MethodScores:
+    """The scores of every model for the records to forget."""
     learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
     models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
     short = computes_short(of_label(log_probs_of(learner, models[0].state)), models[0].params, inputs, labels)
     gradients = [jax.tree.map(np.asarray, _gradients(learner, model, inputs, labels)) for model in models]
-    finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean, _ in gradients]
+    finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean in gradients]
     _check_finite(np.array(finite), name, "gradients")
     rounding = float("inf") if short else ROUNDING
-    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean, _ in gradients]
+    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean in gradients]
     attack = judged.membership[:, forget].mean(axis=1)
-    layers = {layer: np.array([float(of_layer[layer]) for *_, of_layer in gradients]) for layer in gradients[0][2]}
     scores = (
         *(np.array(column) for column in zip(*information, strict=True)),
         judged.hits[:, ~forget].mean(axis=1),
@@ -262,7 +239,7 @@ def score(
     if judged.on_test.shape[1]:
         of_texts = judged.log_odds[:, ~forget], judged.log_odds[:, forget], judged.on_test
         scores += tuple(of_text.mean(axis=1) for of_text in of_texts)
-    return MethodScores(*map(score_spread, scores)), layers
+    return MethodScores(*map(score_spread, scores))
 
 
 def score_spread(values: Float[np.ndarray, " models"]) -> ScoreSpread | None:
@@ -283,20 +260,14 @@ def median(values: Float[np.ndarray, " models"]) -> float:
 @partial(jax.jit, static_argnames="learner")
 def _gradients(
     learner: NetworkLearner, model: NetworkParams, inputs: Real[Array, "k ..."], labels: Int[Array, " k"]
-) -> tuple[Float[Array, " k"], Float[Array, ""], dict[str, Float[Array, ""]]]:
-    """Squared norms of each label's log-probability gradient and of their mean, and mean squared norms by layer."""
+) -> tuple[Float[Array, " k"], Float[Array, ""]]:
+    """Squared norms of each label's log-probability gradient, and that of their mean."""
     log_prob = of_label(log_probs_of(learner, model.state))
     with jax.default_matmul_precision("highest"):
         norms = squared_grad_norms(log_prob, model.params, inputs, labels)
         mean = jax.grad(lambda params: jnp.mean(log_prob(params, inputs, labels)))(model.params)
-    layers: dict[str, Array] = {}
-    for (path, _), leaf in zip(
-        jax.tree_util.tree_leaves_with_path(model.params), jax.tree.leaves(norms.leaves), strict=True
-    ):
-        layer = layer_of(leaf_name(path))
-        layers[layer] = layers.get(layer, jnp.zeros(())) + jnp.mean(leaf)
     of_mean = sum((jnp.sum(leaf.astype(jnp.float32) ** 2) for leaf in jax.tree.leaves(mean)), jnp.zeros(()))
-    return norms.total, of_mean, layers
+    return norms.total, of_mean
 
 
 def _all_finite(outputs: Float[np.ndarray, "models n classes"]) -> Bool[np.ndarray, " models"]:
@@ -338,38 +309,21 @@ def protocol_of(
     )
 
 
-class MethodOutputs(NamedTuple):
-    """What a method's models say of records: log-odds, of texts the mean log-likelihood, which alone have columns in
-    `on_test`; no columns in `truth_ratios` without other answers.
-    """
-
-    log_odds: Float[np.ndarray, "seeds forgotten"]
-    on_test: Float[np.ndarray, "seeds tested"]
-    truth_ratios: Float[np.ndarray, "seeds asked"]
-
-
-class Distinguishability(NamedTuple):
-    """How well a method's models can be distinguished from retrained models."""
-
-    challenge: ChallengeScore
-    u_lira: ULira
-    tofu: Tofu | None = None
-
-
 def distinguishability(
     key: Key[Array, ""],
-    outputs: Mapping[str, MethodOutputs],
+    log_odds: Mapping[str, Float[np.ndarray, "seeds forgotten"]],
     scores: Mapping[str, MethodScores],
-) -> dict[str, Distinguishability]:
+) -> dict[str, tuple[ChallengeScore, ULira]]:
     """Compares a method's models of the first half of the seeds with retrained models of the other half, where there
-    are enough; `retraining` shows the best possible value, `original` the value without forgetting.
+    are enough; `retraining` shows the best possible value, `original` the value without forgetting. `log_odds`, of
+    texts mean log-likelihoods, are of the records to forget.
     """
-    half = len(outputs[RETRAINING].log_odds) // 2
+    half = len(log_odds[RETRAINING]) // 2
     if 2 * half < LEAST_SEEDS:
         return {}
 
     def answers(name: str, seeds: slice) -> Answers:
-        odds = outputs[name].log_odds
+        odds = log_odds[name]
         none = np.full(len(odds), np.nan)
         accuracies = (scores[name].remaining_accuracy, scores[name].test_accuracy)
         return Answers(
@@ -378,11 +332,8 @@ def distinguishability(
 
     retrained = answers(RETRAINING, slice(half, None))
     return {
-        name: Distinguishability(
-            *challenge_and_u_lira(key, name, answers(name, slice(half)), retrained),
-            _tofu(outputs[name], outputs[RETRAINING], half),
-        )
-        for name in outputs
+        name: challenge_and_u_lira(key, name, answers(name, slice(half)), retrained)
+        for name in log_odds
         if name != UNTRAINED
     }
 
@@ -398,30 +349,12 @@ def challenge_and_u_lira(
     )
 
 
-def _tofu(method_outputs: MethodOutputs, retrained_outputs: MethodOutputs, half: int) -> Tofu | None:
-    """The numbers of the models of the first half of the seeds, each with each retrained model of the other half."""
-    if not method_outputs.on_test.shape[1]:
-        return None
-    areas, retrained = (
-        [mia_auc(-forgotten, -test) for forgotten, test in zip(side.log_odds, side.on_test, strict=True)]
-        for side in (method_outputs, retrained_outputs)
-    )
-    leaks = [privleak(*pair) for pair in product(areas[:half], retrained[half:])]
-    question_count = method_outputs.truth_ratios.shape[1]
-    pairs = product(method_outputs.truth_ratios[:half], retrained_outputs.truth_ratios[half:])
-    quality = float(np.median([forget_quality(*pair) for pair in pairs])) if question_count else np.nan
-    return Tofu(number(quality), number(np.median(leaks)))
-
-
 def compare_with_retrained(
     protocol: Protocol,
     scores: Mapping[str, MethodScores],
-    layers: Mapping[str, Mapping[str, Float[np.ndarray, " seeds"]]],
-    distinguished: Mapping[str, Distinguishability],
+    distinguished: Mapping[str, tuple[ChallengeScore, ULira]],
 ) -> tuple[MethodResult, ...]:
-    """Every method compared with retrained models, without conclusions; `layers` is the information of each layer about
-    the records to forget, for each seed.
-    """
+    """Every method compared with retrained models, without conclusions."""
 
     def places(name: str) -> dict[Score, Place]:
         places: dict[Score, Place] = {}
@@ -432,16 +365,14 @@ def compare_with_retrained(
         return places
 
     def one(name: str) -> MethodResult:
-        comparison = distinguished.get(name)
+        challenge, lira = distinguished.get(name, (None, None))
         return MethodResult(
             name,
             scores[name],
             {} if name == RETRAINING else places(name),
             finding=None,
-            challenge=comparison and comparison.challenge,
-            u_lira=comparison and comparison.u_lira.accuracy,
-            layers={layer: median(values) for layer, values in layers[name].items()},
-            tofu=comparison and comparison.tofu,
+            challenge=challenge,
+            u_lira=lira and lira.accuracy,
         )
 
     return tuple(map(one, scores))

@@ -38,14 +38,14 @@ from jaxaudit.metrics.over_models import FEWEST, LARGEST, LEAST_EXPECTED, LOW
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
-FORGET, RETAIN, TEST = "forget", "retain", "test"
-PARTS = (FORGET, RETAIN, TEST)
+FORGET, OTHERS = "forget", ("retain", "test")
 MOST_MODELS = 2_000
 """Work and memory grow with the square of their number."""
 RETRAINED, AGAIN = "retrained", "retrained again"
 TAKEN = (RETRAINED, AGAIN, RETRAINING, ORIGINAL, UNTRAINED)
 """Names of references, which no method may have."""
-Labels = dict[str, Int[np.ndarray, " records"]]
+Labels = Int[np.ndarray, " records"]
+"""The class of each record to forget, from 0."""
 
 
 class GivenModels(NamedTuple):
@@ -53,7 +53,7 @@ class GivenModels(NamedTuple):
 
     Attributes:
         log_odds: of the class of each record to forget, in nats.
-        forgotten_accuracy, remaining_accuracy, test_accuracy: of each model; None without outputs on these records.
+        forgotten_accuracy, remaining_accuracy, test_accuracy: of each model; None if not given.
         commonest: the share of the records to forget that are of their commonest class: the accuracy of a guess.
         digests: of each model's outputs on the records to forget: equal outputs have equal ones.
     """
@@ -85,29 +85,28 @@ class GivenModels(NamedTuple):
         return f"blake2b:{digest.hexdigest()}"
 
 
-def labels_by_part(labels: Any) -> Labels:
-    """The labels of each set, from one array, of the records to forget, or from arrays by set."""
-    by_part = {FORGET: labels} if hasattr(labels, "shape") else dict(labels)
-    _refuse_unknown("labels", by_part)
-    checked: Labels = {}
-    for part, array in by_part.items():
-        is_row = len(array.shape) == 1 and array.shape[0] and array.dtype.kind in "iu"
-        if not is_row or np.min(array[:]) < 0:
-            raise InputError(
-                f"labels of `{part}`: have shape {tuple(array.shape)} and type {array.dtype}, but must be the number "
-                "of each record's class, from 0, at least one: save an array of integers, one for each "
-                "record."
-            )
-        checked[part] = np.asarray(array[:], np.int64)
-    return checked
+def checked_classes(labels: Any) -> Labels:
+    """The class of each record to forget, from 0."""
+    array = np.asarray(labels)
+    if array.ndim != 1 or not len(array) or array.dtype.kind not in "iu" or array.min() < 0:
+        raise InputError(
+            f"labels: have shape {array.shape} and type {array.dtype}, but must be the number of the class of each "
+            "record to forget, from 0, at least one: save an array of integers, one for each record."
+        )
+    return array.astype(np.int64)
 
 
 def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: Kind) -> GivenModels:
-    """What the models of one side say, from arrays (or stored arrays) by set, as for `score_unlearning`."""
-    _refuse_unknown("labels", labels)
-    _refuse_unknown(name, arrays)
+    """What the models of one side say, from arrays (or stored arrays), as for `score_unlearning`."""
+    names = [str(part)[:40] for part in arrays]
+    if FORGET not in names or not set(names) <= {FORGET, *OTHERS}:
+        raise InputError(
+            f"{name}: has the arrays {', '.join(map(repr, names[:10])) or '(none)'}; that of the records to forget is "
+            f"named {FORGET!r}, accuracies {' and '.join(map(repr, OTHERS))}, and no more are read. Is there a typing "
+            "error?"
+        )
     forget = arrays[FORGET]
-    _check_shape(f"{name}[{FORGET}]", forget, labels[FORGET])
+    _check_shape(f"{name}[{FORGET}]", forget, labels)
     models, classes, digests = forget.shape[0], forget.shape[2], []
     odds = np.empty(forget.shape[:2], np.float32 if forget.dtype == np.float32 else np.float64)
     forgotten, kinds = np.empty(models), set[Found]()
@@ -116,10 +115,10 @@ def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: K
         kinds.add(found_kind)
         if found_kind == "probabilities":
             with np.errstate(divide="ignore"):
-                odds[model] = log_odds(np.log(values.astype(np.float64).clip(0, 1)), labels[FORGET])
+                odds[model] = log_odds(np.log(values.astype(np.float64).clip(0, 1)), labels)
         else:
-            odds[model] = log_odds(values, labels[FORGET])
-        forgotten[model] = (values.argmax(axis=1) == labels[FORGET]).mean()
+            odds[model] = log_odds(values, labels)
+        forgotten[model] = (values.argmax(axis=1) == labels).mean()
         digests.append(hashlib.blake2b(np.ascontiguousarray(values, "<f8").data, digest_size=16).hexdigest())
     if len(kinds) > 1:
         raise InputError(
@@ -132,10 +131,9 @@ def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: K
                 "twice, or trained from one seed? Give models that were trained independently."
             )
     remaining, test = (
-        _accuracies(name, part, arrays[part], labels, models, classes, kind) if part in arrays else None
-        for part in (RETAIN, TEST)
+        _accuracies(f"{name}[{part}]", arrays[part], models) if part in arrays else None for part in OTHERS
     )
-    commonest = float(np.bincount(labels[FORGET]).max() / len(labels[FORGET]))
+    commonest = float(np.bincount(labels).max() / len(labels))
     return GivenModels(
         odds, forgotten, remaining, test, commonest, classes, kinds.pop(), str(forget.dtype), tuple(digests)
     )
@@ -165,15 +163,6 @@ def check_name(name: str, taken: Sequence[str] = TAKEN) -> None:
         )
 
 
-def _refuse_unknown(name: str, arrays: Mapping[str, Any]) -> None:
-    names = [str(part)[:40] for part in arrays]
-    if FORGET not in names or not set(names) <= set(PARTS):
-        raise InputError(
-            f"{name}: has the arrays {', '.join(map(repr, names[:10])) or '(none)'}; that of the records to forget is "
-            f"named {FORGET!r}, others {RETAIN!r} and {TEST!r}, and no more are read. Is there a typing error?"
-        )
-
-
 def _check_shape(source: str, array: Any, labels: np.ndarray) -> None:
     shape = tuple(array.shape)
     classes = max(2, int(labels.max()) + 1)
@@ -199,31 +188,15 @@ def _of_model(array: Any, model: int, source: str, kind: Kind) -> tuple[np.ndarr
     return values, kind_of_outputs(values, kind, span, tolerance, source)
 
 
-def _accuracies(
-    name: str, part: str, array: Any, labels: Labels, models: int, classes: int, kind: Kind
-) -> Float[np.ndarray, " models"]:
-    """The accuracy of each model on other records, from outputs on them or as given."""
-    source = f"{name}[{part}]"
-    has_shares = len(array.shape) == 1
-    if not has_shares and part not in labels:
+def _accuracies(source: str, array: Any, models: int) -> Float[np.ndarray, " models"]:
+    """The accuracy of each model on other records."""
+    shares = np.asarray(array[:]) if tuple(array.shape) == (models,) else np.zeros(0)
+    if not len(shares) or shares.dtype.kind != "f" or not ((shares >= 0) & (shares <= 1)).all():
         raise InputError(
-            f"{source}: has outputs, but there are no labels of `{part}`: give labels as an .npz with `{FORGET}` and "
-            f"`{part}`, or save the accuracy of each model, [models], in place of the outputs."
+            f"{source}: has shape {tuple(array.shape)} and type {array.dtype}, but must be the accuracy of each of the "
+            f"{models} models in their order, from 0 to 1."
         )
-    if not has_shares:
-        _check_shape(source, array, labels[part])
-    if array.shape[0] != models or array.shape[2:] not in ((), (classes,)):
-        raise InputError(
-            f"{source}: has shape {tuple(array.shape)}, but {name}[{FORGET}] has {models} models and {classes} "
-            "classes; give the same models in the same order."
-        )
-    if has_shares:
-        shares = np.asarray(array[:])
-        if shares.dtype.kind != "f" or not ((shares >= 0) & (shares <= 1)).all():
-            raise InputError(f"{source}: has one number a model, which must be its accuracy, from 0 to 1.")
-        return shares.astype(np.float64)
-    outputs = (_of_model(array, model, f"{source}, model {model}", kind)[0] for model in range(models))
-    return np.array([(values.argmax(axis=1) == labels[part]).mean() for values in outputs])
+    return shares.astype(np.float64)
 
 
 class OutputsProtocol(StrictStruct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
-from jaxaudit.metrics import ChallengeScore, Estimate, Place, ULira
+from jaxaudit.metrics import ChallengeScore, Estimate, Place
 from jaxaudit.metrics.over_models import LOW
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
@@ -97,17 +97,7 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
     test_log_likelihood: ScoreSpread | None = None
 
 
-class Tofu(StrictStruct, frozen=True):
-    """Two benchmarks of language models, each the median over pairs of a model and a retrained model of another seed:
-    TOFU's forget quality, None without the other answers or finite truth ratios; and MUSE's privleak, in percent, by
-    the mean log-likelihood, with the test records as holdout.
-    """
-
-    forget_quality: Number
-    privleak: Number
-
-
-class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
+class MethodResult(StrictStruct, frozen=True):
     """The results of one method.
 
     Attributes:
@@ -117,8 +107,7 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
             retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds. Compare
             it with that of `retraining` (other retrained models) and `original`.
-        u_lira: the accuracy of U-LiRA, on the same models; `tofu`, too, of texts.
-        layers: the information about the forgotten records, layer by layer, the median of its models.
+        u_lira: the accuracy of U-LiRA, on the same models.
     """
 
     name: str
@@ -127,8 +116,6 @@ class MethodResult(StrictStruct, frozen=True, omit_defaults=True):
     finding: Finding | None
     challenge: ChallengeScore | None
     u_lira: Estimate | None
-    layers: dict[str, float]
-    tofu: Tofu | None = None
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
@@ -191,24 +178,9 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, eq=False)
-class MethodModels:
-    """The models of one method, and measurements that the results only summarise.
-
-    Attributes:
-        params: their parameters, as the learner returned them; the leading axis is seeds.
-        layers: the information of every layer about the records to forget; the layers add up to
-            `MethodScores.information`.
-        u_lira: as `jaxaudit.metrics.u_lira` returns it; None if models were not compared.
-    """
-
-    params: Any
-    layers: Mapping[str, Float[np.ndarray, " seeds"]]
-    u_lira: ULira | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class UnlearnAudit:
-    """The results of all methods, the records to forget, and the models of each method, by its name.
+    """The results of all methods, the records to forget, and by a method's name the parameters of its models, as the
+    learner returned them with seeds as the leading axis, and the accuracy of U-LiRA on each record to forget.
 
     `sources` are the papers that the numbers rest on; `form` is how convolutions were computed
     (`kernels.convolutions`), None: as JAX has them, or there are none.
@@ -216,7 +188,8 @@ class UnlearnAudit:
 
     result: UnlearnResult
     forget: Bool[np.ndarray, " n"]
-    models: Mapping[str, MethodModels]
+    models: Mapping[str, Any]
+    u_lira: Mapping[str, Float[np.ndarray, " records"]]
     sources: tuple[str, ...] = ()
     models_per_batch: int | None = None
     form: str | None = None

@@ -20,8 +20,8 @@ from jaxaudit.audits.unlearn.outputs_result import (
     UnlearnOutputsAudit,
     UnlearnOutputsResult,
     check_together,
+    checked_classes,
     checks_of,
-    labels_by_part,
     models_compared,
     read_models_of,
     scored_finding,
@@ -65,12 +65,10 @@ def score_unlearning(
         methods: the outputs of each method's models, by its name: logits, log-probabilities in nats, or probabilities;
             or what was read of them (`GivenModels`), which needs no labels.
             A mapping, as `np.load` of an .npz gives it, has under `forget` the outputs `[models, records, classes]` on
-            the records to forget, and optionally under `retain` and `test` the same on remaining training records and
-            on test records, or the accuracy on these of each model, `[models]`, from 0 to 1. The challenge's score
-            needs both.
+            the records to forget, and optionally under `retain` and `test` the accuracy of each model, `[models]`, from
+            0 to 1, on the remaining training records and on test records. The challenge's score needs both.
         retrained: the same of models that were trained without the records to forget.
-        labels: the class of each record to forget, from 0, `[records]`; or a mapping with `forget`, and `retain` and
-            `test` for outputs on these.
+        labels: the class of each record to forget, from 0, `[records]`.
         original: the same of models before unlearning, one per seed.
         kind: what the outputs are; by default it is detected.
 
@@ -94,10 +92,11 @@ def score_unlearning(
     >>> [round(method.u_lira.value, 2) for method in audit.result.methods]
     [0.49, 0.98]
     """
-    by_part = None if labels is None else labels_by_part(labels)
 
     def given_models(name: str, arrays: Mapping[str, Any] | GivenModels) -> GivenModels:
-        return arrays if isinstance(arrays, GivenModels) else read_models_of(name, arrays, by_part or {}, kind)
+        if isinstance(arrays, GivenModels):
+            return arrays
+        return read_models_of(name, arrays, checked_classes(labels), kind)
 
     methods = {name: given_models(name, arrays) for name, arrays in methods.items()}
     retrained = given_models(RETRAINED, retrained)

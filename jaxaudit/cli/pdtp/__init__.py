@@ -18,7 +18,7 @@ from jaxaudit.cli.groups import (
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, refuse_options
+from jaxaudit.cli.options import ModelSource, group, option
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,6 @@ class PDTPFlags(Seeded):
         "Repeat the measurement with this many seeds, and take the mean.", default=1, minimum=1, maximum=MOST
     )
     floor_seeds: int = option("Models, trained on all records, for the seed floor.", default=5, minimum=2, maximum=MOST)
-    reduce: int = option(
-        "Remove the riskiest record and measure all others again, this many times.", default=0, minimum=0, maximum=MOST
-    )
 
 
 @dataclass(frozen=True)
@@ -69,13 +66,6 @@ class PDTPOptions:
         return self.model.source
 
 
-def _check(options: PDTPOptions) -> None:
-    audit = options.audit
-    if audit.reduce:
-        values = {"--groups": audit.groups, "--measured-records": audit.measured_records}
-        refuse_options(values, "--reduce removes records one by one, and measures all that remain")
-
-
 PDTP = Command(
     "pdtp",
     PDTPOptions,
@@ -97,10 +87,7 @@ PDTP = Command(
 
     `jaxaudit pdtp --data people.csv --label income --model sklearn.ensemble:RandomForestClassifier --recipe
     max_depth=6 --json`
-
-    `jaxaudit pdtp --data adult --model nb --reduce 10`
     """,
-    checks=(_check,),
     first=("data", "label", "model"),
     listed=10,
 )

@@ -3,11 +3,10 @@
 from dataclasses import replace
 
 import jax
-import msgspec
 import numpy as np
 
 from jaxaudit.audits.left_out import models_trained
-from jaxaudit.audits.pdtp.audit import PDTPAudit, check_steps, measure_pdtp, reduce_pdtp
+from jaxaudit.audits.pdtp.audit import PDTPAudit, measure_pdtp
 from jaxaudit.cli.classifiers import DEFAULT_DATA, drawn, make_classifier, read_table_options, table_data
 from jaxaudit.cli.pdtp import PDTPOptions
 from jaxaudit.cli.read_sets import with_dealt_groups
@@ -24,8 +23,7 @@ from jaxaudit.runs.directory import record_files
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work for these options."""
-    # Steps of a reduction go by single records, whatever groups a deal wrote into the file.
-    options = options if options.audit.reduce else with_dealt_groups(options, options.data.data or "")
+    options = with_dealt_groups(options, options.data.data or "")
     audit_flags, data, bins = options.audit, options.data, options.audit.bins
     if audit_flags.groups is not None and groups_file(audit_flags.groups) is None and data.is_file:
         data = replace(data, drop=(*data.drop, audit_flags.groups))
@@ -33,8 +31,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     generator = np.random.default_rng(audit_flags.seed)
     chosen = drawn(generator, len(whole), options.data.sample, "--sample", whole.name)
     table = whole if chosen is None else whole.take(chosen)
-    if audit_flags.reduce:
-        check_steps(audit_flags.reduce, len(table))
     records = drawn(generator, len(table), audit_flags.measured_records, "--measured-records", table.name)
     options, examples, learner = make_classifier(options, table)
     key = jax.random.key(audit_flags.seed)
@@ -53,12 +49,9 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     def models(models_per_batch: int) -> int:
         if closed_form:
             return 0
-        counts = [left_out] * audit_flags.measurements
-        counts += [len(table) - step for step in range(audit_flags.reduce + 1) if audit_flags.reduce]
-        return sum(models_trained(count, models_per_batch) for count in counts) + audit_flags.floor_seeds
+        return audit_flags.measurements * models_trained(left_out, models_per_batch) + audit_flags.floor_seeds
 
     def audit(execution: Execution) -> PDTPAudit:
-        measuring, reducing = execution.split(audit_flags.measurements, audit_flags.reduce and audit_flags.reduce + 1)
         audit = measure_pdtp(
             key,
             examples,
@@ -67,14 +60,9 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
             bins=bins,
             measurements=audit_flags.measurements,
             seeds=audit_flags.floor_seeds,
-            execution=measuring,
+            execution=execution,
         )
-        reduction = None
-        if audit_flags.reduce:
-            reduction = reduce_pdtp(key, examples, learner, audit_flags.reduce, bins=bins, execution=reducing)
-            removed = tuple(int(indices[place]) for place in reduction.removed)
-            reduction = msgspec.structs.replace(reduction, removed=removed)
-        return replace(audit, records=indices[audit.records], reduction=reduction)
+        return replace(audit, records=indices[audit.records])
 
     held = {} if groups is None else {"groups": hash_of_groups(number_sets(Sets(query=groups)))}
 

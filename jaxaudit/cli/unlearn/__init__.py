@@ -132,7 +132,7 @@ class GivenOutputs:
         "Score models of your own; nothing is trained. METHOD is a name of your choice; retrained are models retrained "
         "without the records to forget, better twice as many, and must be there; original are those before unlearning. "
         "The .npz has outputs of its models on the records to forget, forget [models, records, classes], and maybe "
-        "retain and test: the same, or accuracies [models]. Repeatable.",
+        "accuracies [models] on the others: retain and test. Repeatable.",
         default=(),
         metavar="METHOD=FILE.npz",
         check=parse_outputs,
@@ -140,7 +140,7 @@ class GivenOutputs:
         place=lambda text: parse_outputs(text)[1],
     )
     labels: Path | None = option(
-        "--outputs: the class of each record to forget, from 0, a .npy; or an .npz with forget, retain and test.",
+        "--outputs: the class of each record to forget, from 0, a .npy.",
         metavar="FILE",
         names="file",
     )

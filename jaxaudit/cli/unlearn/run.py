@@ -21,10 +21,9 @@ from jaxaudit.audits.unlearn.evaluate import threshold_of
 from jaxaudit.audits.unlearn.outputs_result import (
     RETRAINED,
     GivenModels,
-    Labels,
     UnlearnOutputsAudit,
     check_name,
-    labels_by_part,
+    checked_classes,
     read_models_of,
 )
 from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, UnlearnAudit
@@ -43,7 +42,7 @@ from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.pairs import find_overlap
 from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import BYTES, sequences, vocabulary_of, word_tokenizer
-from jaxaudit.data.texts import Texts, other_answers
+from jaxaudit.data.texts import Texts
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
 from jaxaudit.errors import InputError, MissingSplit
@@ -105,9 +104,7 @@ NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-co
 
 
 class Parts(NamedTuple):
-    """The training and the test records, those to forget, both in words, limitations to show, and other answers to the
-    questions of the records to forget, if there are any.
-    """
+    """The training and the test records, those to forget, both in words, and limitations to show."""
 
     train: Examples
     test: Examples
@@ -115,7 +112,6 @@ class Parts(NamedTuple):
     forgotten: str
     described: str
     notes: tuple[str, ...]
-    answers: np.ndarray | None = None
 
 
 def fields_of_methods(names: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
@@ -145,10 +141,10 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     """
     data = options.data
     if is_texts(data.data or ""):
-        train, test, forget, answers = read_text_sets(data, options.model.tokens)
+        train, test, forget = read_text_sets(data, options.model.tokens)
         test, notes = _unseen(train, test)
         forgotten_text = f"{int(forget.sum()):,} of {len(train):,} texts"
-        return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes, answers)
+        return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes)
     whole = read_inputs(data.data or "", data)
     if data.class_name is None:
         raise InputError(f"--class is missing: name the class whose records are forgotten, {_some(whole.class_names)}.")
@@ -245,11 +241,8 @@ def check_kind(options: UnlearnOptions) -> None:
         )
 
 
-def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Examples, np.ndarray, Any]:
-    """The training and the test records, which training records to forget, and other answers to the questions of these.
-
-    Other answers are `int32[forgotten, answers, length]`, a paraphrase first; None where the lines have none.
-    """
+def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Examples, np.ndarray]:
+    """The training and the test records, and which training records to forget."""
     whole, test = (_read(name or "") for name in (data.data, data.test_data))
     forget_text = data.forget or ""
     if is_texts(forget_text):
@@ -267,8 +260,6 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
             raise InputError(f"--forget: no line of {whole.source} has this value at {key!r}; is it right?")
         removed = whole.take(rows)
     tell_of_chats([whole, removed, test], None)
-    more = other_answers(removed)
-    sets = [whole, removed, test, *([] if more is None else [more])]
     words, gone = parse_tokens(tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
     is_removed = [pair in gone for pair in zip(whole.prompts, whole.answers, strict=True)]
     rest = np.flatnonzero(~np.array(is_removed))
@@ -276,17 +267,12 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
     pairs = {*zip(whole.prompts, whole.answers, strict=True)}
     new = [row for row, pair in enumerate(zip(removed.prompts, removed.answers, strict=True)) if pair not in pairs]
     counted = [whole, removed.take(new), test]
-    every, forgotten, tested, *further_sets = sequences(
-        sets, BYTES if words is None else word_tokenizer(counted, words)
-    )
+    tokenizer = BYTES if words is None else word_tokenizer(counted, words)
+    every, forgotten, tested = sequences([whole, removed, test], tokenizer)
     if not len(rest):
         raise InputError("--forget is all of --data, and no record would remain; name fewer texts.")
     train = concatenate([every.take(rest), forgotten], every.name)
-    forget = np.arange(len(train)) >= len(rest)
-    answers = (
-        further_sets[0].inputs.reshape(len(forgotten), -1, further_sets[0].inputs.shape[1]) if further_sets else None
-    )
-    return train, tested, forget, answers
+    return train, tested, np.arange(len(train)) >= len(rest)
 
 
 def _read(name: str) -> Texts:
@@ -347,7 +333,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             nonmembers=audit_flags.nonmembers,
             attack_epochs=audit_flags.attack_epochs or ATTACK_EPOCHS,
             forgotten=parts.forgotten,
-            other_answers=parts.answers,
             notes=_notes(parts, learner, methods, method_fields),
             execution=execution,
         )
@@ -368,7 +353,6 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             "training set": train.content_hash,
             "test set": test.content_hash,
             "forgotten": _digest(np.packbits(parts.forget).tobytes()),
-            **({} if parts.answers is None else {"other answers": _digest(np.ascontiguousarray(parts.answers).data)}),
         },
         audit=audit,
         outcome=outcome,
@@ -430,7 +414,7 @@ def _notes(
 
 
 def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -> None:
-    model = jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name].params)
+    model = jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name])
     file.write(safetensors_bytes(name_weights(model.params, model.state)))
 
 
@@ -447,7 +431,7 @@ def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
     paths = dict(map(parse_outputs, files.outputs))
     for name in paths.keys() - {RETRAINED, ORIGINAL}:
         check_name(name)
-    labels = _read_labels(files.labels or Path())
+    labels = checked_classes(read_npy(files.labels or Path()))
     sides = {name: read_models_of(name, _read_arrays(path), labels, files.outputs_kind) for name, path in paths.items()}
     data = {name: _described(paths[name], side) for name, side in sides.items()}
     retrained, original = sides.pop(RETRAINED), sides.get(ORIGINAL)
@@ -473,13 +457,6 @@ def _read_arrays(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: outputs of several models are read from .npz files; save them with np.savez.")
     archive = NpzArrays(path, opened=True)
     return {name: archive.open(name) for name in archive.names}
-
-
-def _read_labels(path: Path) -> Labels:
-    """The labels in an .npz by set, or in a .npy of the records to forget."""
-    if path.suffix.lower() == ".npy" and exists(path) and path.is_file():
-        return labels_by_part(read_npy(path))
-    return labels_by_part(_read_arrays(path))
 
 
 def _described(path: Path, side: GivenModels) -> dict[str, Any]:

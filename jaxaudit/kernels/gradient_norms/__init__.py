@@ -7,10 +7,8 @@ is wrong for being unknown. The axis of examples is put in afterwards by `vmap`:
 stays a loop, whose steps are positions of one sum, as tokens are.
 """
 
-from jaxaudit.kernels.gradient_norms.norms import Similarity as Similarity
 from jaxaudit.kernels.gradient_norms.norms import SquaredGradNorms as SquaredGradNorms
 from jaxaudit.kernels.gradient_norms.norms import examples_at_a_time as examples_at_a_time
 from jaxaudit.kernels.gradient_norms.norms import fisher_diagonal as fisher_diagonal
-from jaxaudit.kernels.gradient_norms.norms import gradient_similarity as gradient_similarity
 from jaxaudit.kernels.gradient_norms.norms import mean_gradient as mean_gradient
 from jaxaudit.kernels.gradient_norms.norms import squared_grad_norms as squared_grad_norms

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits import EfficacyAudit, EfficacyResult, Measured, audit_of_weights
-from jaxaudit.kernels import Likelihood
-from jaxaudit.kernels.likelihoods import CATEGORICAL
+from jaxaudit.kernels import Categorical, Likelihood
 from jaxaudit.metrics import EfficacyByLayer, efficacy
-from jaxaudit.metrics.efficacy import SOURCE
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
+CLASSES = Categorical()
 CONTRACTED = {"dense/kernel": "contracted"}
 
 
@@ -27,7 +26,7 @@ def efficacy_audit(
     draws: bool = False,
     class_names: tuple[str, ...] = ("a", "b", "c"),
     notes: tuple[str, ...] = (),
-    likelihood: Likelihood = CATEGORICAL,
+    likelihood: Likelihood = CLASSES,
 ) -> EfficacyAudit:
     """An audit of these weights, the first in question; record i is of class i of 3."""
     models = models or (weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0]))
@@ -43,5 +42,5 @@ def efficacy_run(
         mine, other = weights(name, [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0])
         audit = efficacy_audit(mine, other, class_names=(name, "b", "c"), notes=notes)
     data: dict[str, Any] = {"name": name, "records": 3, "content_hash": "blake2b:aa"}
-    result = recorded("efficacy", audit.result, [SOURCE], provenance("efficacy", name, data))
+    result = recorded("efficacy", audit.result, ["Becker & Liebig 2022"], provenance("efficacy", name, data))
     return Run("d run", "efficacy", result, {})

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits import PDTPAudit, PDTPResult, Reduction
+from jaxaudit.audits import PDTPAudit, PDTPResult
 from jaxaudit.metrics import SeedFloor
-from jaxaudit.metrics.pdtp import SOURCE
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
@@ -38,21 +37,25 @@ def audit_of(values: Any, **known: Any) -> PDTPAudit:
 
 
 def pdtp_audit(name: str = "people.csv") -> PDTPAudit:
-    """Forty records, two of them above 1, one of those infinitely; two were removed."""
+    """Forty records, two of them above 1, one of those infinitely."""
     rng = np.random.default_rng(1)
     values = np.round(rng.gamma(0.3, 0.2, 40), 4)
     values[[3, 7]] = 1.4, np.inf
     floor = SeedFloor(rng.uniform(0, 0.1, 40), rng.uniform(0.1, 0.3, 40))
-    reduction = Reduction((7, 3), (np.inf, 1.4, 0.6))
-    return audit_of(values, floor=floor, class_names=(name, "no"), reduction=reduction)
+    return audit_of(values, floor=floor, class_names=(name, "no"))
 
 
 def run_of(audit: PDTPAudit, name: str = "people.csv") -> Run[PDTPResult]:
     """A run that found this."""
     data = {"name": name, "records": 40, "columns": [name], "classes": [name, "no"], "content_hash": "blake2b:aa"}
-    return Run("b run", "pdtp", recorded("pdtp", audit.result, [SOURCE], provenance("pdtp", name, data)), {})
+    return Run(
+        "b run",
+        "pdtp",
+        recorded("pdtp", audit.result, ["Long, Bindschaedler & Gunter 2017"], provenance("pdtp", name, data)),
+        {},
+    )
 
 
 def pdtp_run(name: str = "people.csv") -> Run[PDTPResult]:
-    """A run of `pdtp --reduce 2`."""
+    """A run of `pdtp`."""
     return run_of(pdtp_audit(name), name)

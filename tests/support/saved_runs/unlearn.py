@@ -7,8 +7,6 @@ import numpy as np
 
 from jaxaudit.audits import (
     RETRAINING,
-    Distinguishability,
-    MethodModels,
     MethodScores,
     UnlearnAudit,
     UnlearnResult,
@@ -25,8 +23,6 @@ SEEDS = 10
 SPREAD = np.linspace(0.5, 0.6, SEEDS)
 CHALLENGE = ChallengeScore((0.25, 50.0), Estimate(0.1875, 0.125, 0.25), 1.0, 0.9375, Estimate(0.1758, 0.11, 0.24))
 U_LIRA = ULira(Estimate(0.5625, 0.5, 0.625), np.array([0.5, 0.625]))
-SHARES = {"dense/0": 0.5, "dense/1": 0.375, "dense/2": 0.125}
-"""Of the information, by layer."""
 Factors = Mapping[str, float]
 """What some scores are multiplied with; the others are those of retrained models, but for alternating crumbs."""
 
@@ -65,12 +61,10 @@ def unlearn_audit(
         **{name: scores(name, factors) for name, factors in methods.items()},
     }
     protocol = protocol_of(2, 4, 3, 2 if attacked else 0, seeds)
-    layers = {layer: share * SPREAD[:seeds] for layer, share in SHARES.items()}
-    apart = {} if told is None else {name: Distinguishability(told, U_LIRA) for name in made if name != "untrained"}
-    found = compare_with_retrained(protocol, made, dict.fromkeys(made, layers), apart)
+    apart = {} if told is None else {name: (told, U_LIRA) for name in made if name != "untrained"}
+    found = compare_with_retrained(protocol, made, apart)
     result = concluded_result(forgotten, protocol, found, notes)
-    models = {name: MethodModels(None, {}) for name in made}
-    return UnlearnAudit(result, np.array([True, True, False, False]), models)
+    return UnlearnAudit(result, np.array([True, True, False, False]), dict.fromkeys(made), {})
 
 
 def unlearn_run(

@@ -1,7 +1,6 @@
 """A membership attack of your own: is the model surer of the record's class than models without the record?
 
     python own_attack.py
-    jaxaudit attack --data breast-cancer --model nb --attacks own_attack.py:Surer --attack-option surer.inside=1
 
 It stands beside the built-in attacks, and in the results, tables and pages.
 """

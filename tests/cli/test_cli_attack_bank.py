@@ -232,6 +232,7 @@ def test_one_record_that_is_always_given_away_is_no_failed_attack(tmp_path: Path
 
 def test_attacks_that_train_take_no_bank_and_the_reverse(folder: Path):
     refused("--attacks", "distance,lira", said="distance")
+    refused("--attacks", "lyra", said="did you mean lira?")
     cli_runs.refused(("attack", "--attacks", "lira"), ("--shadows",))
     cli_runs.refused(("attack", "--target", "used.npy"), ("--target",))
 
@@ -292,6 +293,19 @@ def test_an_attack_that_was_named_and_says_nothing_is_refused(folder: Path):
         Path(f"bank/outputs/{model:05}.npy").unlink()
     assert "3 of them" in refused("--attacks", "lira", said="lira needs")
     assert "lira" in attacked()["left_out"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("nobody.gamma=39", "nobody is not made"),
+        ("rmia.size=39", "no field size"),
+        ("rmia.gamma=many", "'many'"),
+        ("rmia.name", "NAME.FIELD=VALUE"),
+    ],
+)
+def test_fields_of_attacks_that_cannot_be_set_are_refused(folder: Path, option: str, said: str):
+    refused("--attacks", "rmia", "--attack-option", option, said=said)
 
 
 def test_scores_that_tie_do_not_show_that_attacks_fail(folder: Path):

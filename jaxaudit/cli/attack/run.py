@@ -6,7 +6,6 @@ import jax
 import msgspec
 import numpy as np
 
-from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import (
@@ -16,7 +15,7 @@ from jaxaudit.audits.attack.train_splits import (
     models_to_train,
     train_splits,
 )
-from jaxaudit.cli.attack import ON_TARGETS, AttackOptions, attacks_named, named_attacks
+from jaxaudit.cli.attack import AttackOptions, named_attacks
 from jaxaudit.cli.classifiers import make_classifier, read_table_options, refuse_more, table_data
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.show import Job, Outcome
@@ -35,8 +34,7 @@ DEMONSTRATION = {"iterations": 10, "targets": 20}
 def prepare(options: AttackOptions) -> Job[Any]:
     """The work for these options."""
     audit_flags = options.audit
-    names = attacks_named(audit_flags.attacks)
-    attacks = named_attacks(audit_flags, ATTACKS, ON_TARGETS, Attack)
+    attacks = named_attacks(audit_flags, ATTACKS)
     sizes = DEMONSTRATION if options.data.data is None else SIZES
     iterations = audit_flags.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
@@ -57,7 +55,8 @@ def prepare(options: AttackOptions) -> Job[Any]:
         "pooled_shadows": pooled,
         "measured": min(audit_flags.measured_iterations, iterations),
     }
-    settled = with_values(options, sample=candidates, attacks=",".join(names), iterations=iterations, targets=targets)
+    names = ",".join(attack.name for attack in attacks)
+    settled = with_values(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
 
     def models(models_per_batch: int) -> int:
         return models_to_train(drawn, learner, **how, models_per_batch=models_per_batch).total

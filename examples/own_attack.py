@@ -30,7 +30,6 @@ class Surer:
     meaning: ClassVar[str] = "Answers `in` if the model is surer of the class than shadow models are on average."
     source: ClassVar[str] = "this file"
     shadows: ClassVar[Literal["paired", "pooled"]] = "paired"
-    needs_bins: ClassVar[bool] = False
 
     def scores(self, key: Any, inputs: AttackInputs, shadows: PairedShadows | PooledShadows) -> Any:
         assert isinstance(shadows, PairedShadows)  # as `shadows` above says

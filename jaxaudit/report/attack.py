@@ -19,7 +19,6 @@ from jaxaudit.audits.attack.result import (
     check_attack_result,
 )
 from jaxaudit.errors import visible
-from jaxaudit.metrics.attack import Correlation
 from jaxaudit.metrics.attack_rates import AttackRates, Curve, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import charts as plot
@@ -119,7 +118,7 @@ def _answer(result: AttackResult) -> Answer:
             ends if math.isfinite(accuracy.low) else "",
             (
                 ("Area under its ROC curve", f"{area} ({span(best.auc, 3) or 'no interval'})"),
-                ("Largest PDTP of a target", f"{number_text(halves.max_pdtp)} nats"),
+                ("Largest PDTP of a target", f"{number_text(max(record.pdtp for record in halves.records))} nats"),
             ),
         )
     facts = [(f"{result.unit.title()}s", f"{result.attacked:,}"), ("Shadow models", f"{result.models:,}")]
@@ -170,13 +169,6 @@ def _metrics(result: AttackResult) -> PageTable:
 
 def _name(attack: AttackOutcome) -> str:
     return visible(attack.name)
-
-
-def correlation_text(correlation: Correlation) -> str:
-    """A correlation and its p-value, or why there is none."""
-    if math.isnan(correlation.coefficient):
-        return f"{NONE} ({visible(correlation.reason or 'undefined')})"
-    return f"{number_text(correlation.coefficient, 2)} (p = {precise(correlation.p_value)})"
 
 
 def _grid(result: AttackResult) -> PageTable:
@@ -311,18 +303,14 @@ def area_of(result: AttackResult) -> str:
 
 
 def _of_halves(result: AttackResult, halves: SplitAttacks) -> list[str]:
-    lines = [
+    pdtp = [record.pdtp for record in halves.records]
+    return [
         f"{result.records:,} targets, {result.models:,} attacks on each, half of them as members.",
         f"Target accuracy: {halves.train_accuracy:.1%} train, {halves.test_accuracy:.1%} held out.",
         f"Below each number: its {level_text(result.level)} interval. r: correlation of a target's attack accuracy "
         "with its PDTP, over targets; below it its p-value.",
-        f"Target PDTP: mean {number_text(halves.mean_pdtp)}, max {number_text(halves.max_pdtp)}; above 1: "
-        f"{halves.strongest.pdtp_above_1}.",
+        f"Target PDTP: mean {number_text(float(np.mean(pdtp)))}, max {number_text(max(pdtp))}.",
     ]
-    if len(result.attacks) > 1:
-        related = correlation_text(halves.strongest.correlation)
-        lines.append(f"Each target's best attack accuracy against its PDTP: r = {related}.")
-    return lines
 
 
 SHOWN = 6
@@ -365,22 +353,12 @@ def _at(roc: Curve, limit: float) -> str:
 
 
 def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
-    correlations = "; ".join(
-        f"{_name(attack)} {correlation_text(attack.correlation)}"
-        for attack in result.attacks
-        if attack.correlation is not None
-    )
-    columns = {
-        "record": ("index", str),
-        "PDTP": ("pdtp", precise),
-        **{_name(attack): lambda record, name=attack.name: f"{record.accuracy[name]:.3f}" for attack in result.attacks},
-    }
     return Picture(
         "accuracy-pdtp",
         "Attack accuracy against PDTP",
-        f"A mark is a target under one attack. Correlation with PDTP: {correlations}.",
+        "A mark is a target under one attack.",
         chart(lambda axes: plot.draw_accuracies(axes, splits.records, [attack.name for attack in result.attacks])),
-        table_of("Targets", splits.records, columns),
+        table_of("Targets", splits.records, _accuracies(result)),
     )
 
 
@@ -406,18 +384,19 @@ def _separations(exposure: Exposure, unit: str) -> Picture:
 CUT = " (cut)"
 
 
+def _accuracies(result: AttackResult) -> dict[str, Column]:
+    """The columns of a table of attacked records."""
+    return {
+        "record": ("index", str),
+        "PDTP": ("pdtp", precise),
+        **{_name(attack): lambda record, name=attack.name: f"{record.accuracy[name]:.3f}" for attack in result.attacks},
+    }
+
+
 def records_tables(result: AttackResult, top: int) -> tuple[PageTable, ...]:
     if result.splits is not None:
         ranked = sorted(result.splits.records, key=lambda record: -record.largest_accuracy)
-        columns = {
-            "record": ("index", str),
-            "accuracy": ("largest_accuracy", number_text),
-            "PDTP": ("pdtp", precise),
-            "best attack": ("strongest_attack", visible),
-        }
-        return tables_of_first(
-            "The {} targets with the highest attack accuracy", ranked, top, columns, ("best attack",)
-        )
+        return tables_of_first("The {} targets with the highest attack accuracy", ranked, top, _accuracies(result))
     assert result.exposure is not None
     return _riskiest(result, result.exposure.riskiest, top)
 

@@ -1,6 +1,5 @@
 """The answers of `attack`, `efficacy`, `pdtp`, `power` and `unlearn` as JSON, on a terminal and on a page."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -27,18 +26,6 @@ from jaxaudit.metrics import Separation, detection_probability, min_detectable_f
 from jaxaudit.report import part_of, report_html, schema_of, to_json
 
 pytestmark = pytest.mark.usefixtures("no_charts")
-
-
-def test_json_has_words_for_what_json_cannot_hold():
-    run = attack_run(audit=attack_audit(measurements=np.full((1, 30), np.inf), bins=0))
-    result = to_json(run.result)
-    json.dumps(result, allow_nan=False)
-    assert result["splits"]["max_pdtp"] == result["splits"]["records"][0]["pdtp"] == "infinity"
-    correlated = result["splits"]["strongest"]["correlation"]
-    assert (correlated["coefficient"], correlated["p_value"], correlated["count"]) == (None, None, 30)
-    assert "infinite" in correlated["reason"]
-    assert "infinite" in " ".join(result["finding"]["caveats"])
-    assert "infinite" in said(run)
 
 
 NOTE = "All began with the same weights."
@@ -246,11 +233,8 @@ def test_every_target_is_listed():
     result = to_json(attack_run(audit=audit).result)["splits"]
     assert audit.measurements is not None
     pdtp = audit.measurements.mean(axis=0)
-    assert result["strongest"]["pdtp_above_1"] == (pdtp > 1).sum()
     assert [record["index"] for record in result["records"]] == audit.records.tolist()
     assert [record["pdtp"] for record in result["records"]] == pdtp.tolist()
-    for record in result["records"]:
-        assert record["accuracy"][record["strongest_attack"]] == record["largest_accuracy"]
 
 
 def many(count: int) -> PDTPAudit:

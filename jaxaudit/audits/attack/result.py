@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
-from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct, demand
+from jaxaudit.json_types import Count, Nats, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation, Vulnerability
 from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.epsilon import EpsilonBound
@@ -151,22 +151,11 @@ class AttackedRecord(StrictStruct, frozen=True):
     index: Count
     pdtp: Nats
     accuracy: dict[str, float]
-    largest_accuracy: float
-    strongest_attack: str
 
-
-class Strongest(StrictStruct, frozen=True):
-    """The largest accuracy on each record over attacks (figure 2 of the paper).
-
-    Attributes:
-        correlation: with mean PDTP (0.8936 for the paper's network).
-        pdtp_above_1: records with a mean PDTP above 1.
-        share_above: of these, the share with an accuracy above each of `ACCURACIES`; None if there are none.
-    """
-
-    correlation: Correlation
-    pdtp_above_1: Count
-    share_above: dict[str, Number]
+    @property
+    def largest_accuracy(self) -> float:
+        """That of the attack that is right most often."""
+        return max(self.accuracy.values())
 
 
 class SplitAttacks(StrictStruct, frozen=True):
@@ -174,26 +163,18 @@ class SplitAttacks(StrictStruct, frozen=True):
 
     Attributes:
         p_value: of "no attack is right more often than by guessing", see `better_than_guessing`.
-        training_records: half of the candidates.
-        iterations, measured_iterations: number of random splits, and of those in which PDTP was measured.
-        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
+        candidates: number of records that were split into halves.
+        measured_iterations: number of random splits in which PDTP was measured.
         train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
         guess_accuracy: accuracy of guessing the commonest class.
-        mean_pdtp, max_pdtp: over the attacked records, nats.
     """
 
     p_value: float
     candidates: Count
-    training_records: Count
-    iterations: Count
     measured_iterations: Count
-    bins: Count
     train_accuracy: float
     test_accuracy: float
     guess_accuracy: float
-    mean_pdtp: Nats
-    max_pdtp: Nats
-    strongest: Strongest
     records: tuple[AttackedRecord, ...]
 
 

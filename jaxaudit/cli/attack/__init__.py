@@ -117,20 +117,6 @@ class AttackFlags(ByBank, Seeded):
         maximum=MOST,
         of=TRAINED_HERE,
     )
-    measured_iterations: int = option(
-        "Iterations in which PDTP is measured, too.",
-        default=10,
-        minimum=1,
-        maximum=MOST,
-        of=TRAINED_HERE,
-    )
-    bins: int = option(
-        "Bins into which outputs are rounded before they are compared; 0: none.",
-        default=100,
-        minimum=0,
-        maximum=MOST,
-        of=TRAINED_HERE,
-    )
 
 
 @dataclass(frozen=True)

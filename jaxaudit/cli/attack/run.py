@@ -10,6 +10,7 @@ from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import (
     ATTACKS,
+    MEASURED,
     check_attacks,
     draw,
     models_to_train,
@@ -41,7 +42,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
     pairs = audit_flags.shadow_pairs if any(attack.shadows == "paired" for attack in attacks) else 0
     pooled = audit_flags.pooled_shadow_models if any(attack.shadows == "pooled" for attack in attacks) else 0
     # Checks that need no data come first.
-    check_attacks(attacks, audit_flags.bins, bool(pairs), bool(pooled))
+    check_attacks(attacks, bool(pairs), bool(pooled))
     whole = read_table_options(options.data)
     candidates = _candidates(options.data.sample, whole)
     targets = audit_flags.targets or min(sizes["targets"], candidates)
@@ -53,7 +54,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
     how: dict[str, Any] = {
         "shadow_pairs": pairs,
         "pooled_shadows": pooled,
-        "measured": min(audit_flags.measured_iterations, iterations),
+        "measured": min(MEASURED, iterations),
     }
     names = ",".join(attack.name for attack in attacks)
     settled = with_values(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
@@ -69,7 +70,6 @@ def prepare(options: AttackOptions) -> Job[Any]:
             **how,
             iterations=iterations,
             targets=targets,
-            bins=audit_flags.bins,
             execution=execution,
         )
         return attack(models, attacks=attacks)

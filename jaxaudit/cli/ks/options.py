@@ -184,25 +184,10 @@ class KSFlags(Seeded):
     effort: Effort = effort_of_plan("Models of tests, records, the network, then epochs")
 
 
-def check_words(text: str) -> None:
-    """Refuses a name of nothing that can be named."""
-    # Imported here because most commands name nothing.
-    from jaxaudit.report.kinds import parse_name
-
-    parse_name(text)
-
-
 @dataclass(frozen=True)
 class KSOutput(Output):
     """Options of what is printed and written."""
 
-    name: tuple[str, ...] = option(
-        "Your own words for query, holdout, members, calibration or target, such as query='our 1,200 customers'. "
-        "Repeatable.",
-        default=(),
-        metavar="ROLE=WORDS",
-        check=check_words,
-    )
     fail_on: tuple[
         Literal["forgotten", "not-forgotten", "inconclusive", "group-remembered", "group-suspected"], ...
     ] = failing()

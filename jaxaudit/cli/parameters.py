@@ -1,6 +1,6 @@
 """From declared options to the parameters of Typer, and from the words of a command line to their values.
 
-The settings of a recipe are one parameter, `--recipe NAME=VALUE`, or a file of such lines.
+The settings of a recipe are one parameter, `--recipe NAME=VALUE`.
 """
 
 import difflib
@@ -57,23 +57,15 @@ def as_parameters(
 
 
 RECIPE, OF_RECIPE = "recipe", "--recipe"
-LARGEST_RECIPE = 1 << 16
-"""Bytes of a file of settings."""
 
 
-def recipe_words(texts: Sequence[str]) -> dict[str, Any]:
-    """The values by their names, from `NAME=VALUE` and files of such lines in TOML.
-
-    Of a name that is given twice the later value counts, and a word more than a file.
-    """
-    words = [text.partition("=") for text in texts if not _is_file(text)]
+def recipe_words(texts: Sequence[str]) -> dict[str, str]:
+    """The values by their names, from `NAME=VALUE`. Of a name that is given twice the later value counts."""
+    words = [text.partition("=") for text in texts]
     bare = next((name for name, equals, _ in words if not equals), None)
     if bare is not None:
-        raise InputError(f"--recipe {bare}: write NAME=VALUE, such as learning-rate=0.1, or name a .toml file.")
-    written: dict[str, str] = {}
-    for text in filter(_is_file, texts):
-        written |= _read_recipe(Path(os.path.expanduser(text)))
-    return {**written, **{name: value for name, _, value in words}}
+        raise InputError(f"--recipe {bare}: write NAME=VALUE, such as learning-rate=0.1.")
+    return {name: value for name, _, value in words}
 
 
 def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> dict[str, Any]:
@@ -87,25 +79,6 @@ def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> 
             raise InputError(f"--recipe {name[:100]}: is no setting of a recipe; {advice}")
         values[fields_by_setting[name].name] = _setting_value(fields_by_setting[name], value)
     return values
-
-
-def _is_file(text: str) -> bool:
-    return "=" not in text and text.lower().endswith(".toml")
-
-
-def _read_recipe(path: Path) -> dict[str, str]:
-    """The settings of a file, each as the word that says it."""
-    # Imported here because most commands read none.
-    import tomllib
-
-    from jaxaudit.data.formats.parsing import parsing
-    from jaxaudit.data.paths import read_small
-
-    with parsing(f"{path}: is no file of settings in TOML", "write a line NAME = VALUE for each."):
-        settings = tomllib.loads(read_small(path, LARGEST_RECIPE).decode())
-    return {
-        name: ",".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in settings.items()
-    }
 
 
 def _setting_value(field: OptionField, value: str) -> Any:
@@ -125,10 +98,7 @@ def _recipe_parameter(settings: Sequence[OptionField], notes: Sequence[str]) -> 
     names = ", ".join(
         f"{field.setting}{'' if field.value in (None, ()) else f' ({field.value})'}" for field in settings
     )
-    help = (
-        f"How models are made: NAME=VALUE, or a .toml file of such lines. Repeatable. NAME is one of {names}; "
-        "`jaxaudit shadows train --help` explains each."
-    )
+    help = f"How models are made. Repeatable. NAME is one of {names}; `jaxaudit shadows train --help` explains each."
     help = " ".join([help, *notes])
     info = typer.Option(OF_RECIPE, rich_help_panel=settings[-1].panel or None, help=help, metavar="NAME=VALUE")
     return inspect.Parameter(

@@ -6,7 +6,7 @@
 
 A run shows which records are at risk, so only its owner may read it. The umask decides who may read a report of one
 file, which is made to be shared. What is read has fixed types, and sizes are checked first. Class names may come from
-untrusted data, so tables of records as CSV have cells of `as_cell`; Parquet and `result.json` have names unchanged.
+untrusted data, so tables of records have cells of `as_cell`; `result.json` has names unchanged.
 """
 
 import json
@@ -37,7 +37,7 @@ from jaxaudit.runs.unfinished import NAME, is_unfinished, keep_private, make_dir
 from jaxaudit.version import __version__
 
 RESULT, TABLE = "result.json", "table.txt"
-OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz", "scores.npz"}
+OTHERS = {TABLE, "confidences.npz", "records.csv", "outputs.npz", "forget.npz", "scores.npz"}
 OTHERS |= {*BANK_ARRAYS, DESCRIPTION}
 """Names of the other files that a run may have beside `result.json`."""
 WEIGHTS = ".safetensors"
@@ -256,28 +256,20 @@ _FORMULA = re.compile(r"(^|[;,|])(\s*)(?=[=+\-@])")
 _NUMBER = re.compile(r"[+\-]?\d+([.,]\d+)?([eE][+\-]?\d+)?")
 
 
-def record_files(columns: Columns) -> dict[str, Callable[[IO[bytes]], None]]:
-    """Writers of `records.csv` and `records.parquet`, in full precision; NaN becomes an empty cell."""
-
-    def table(columns: Columns) -> Any:
-        import pyarrow
-
-        return pyarrow.table({name: pyarrow.array(values, from_pandas=True) for name, values in columns.items()})
-
-    def safe(values: np.ndarray) -> np.ndarray:
-        return np.array([as_cell(text) for text in values.tolist()], object) if values.dtype.kind == "U" else values
+def record_files(columns: Columns) -> dict[str, Writer]:
+    """The writer of `records.csv`, in full precision; NaN becomes an empty cell."""
 
     def write_csv(file: IO[bytes]) -> None:
         import pyarrow.csv
 
-        pyarrow.csv.write_csv(table({as_cell(name): safe(values) for name, values in columns.items()}), file)
+        cells = {
+            as_cell(name): [as_cell(text) for text in values.tolist()] if values.dtype.kind == "U" else values
+            for name, values in columns.items()
+        }
+        arrays = {name: pyarrow.array(values, from_pandas=True) for name, values in cells.items()}
+        pyarrow.csv.write_csv(pyarrow.table(arrays), file)
 
-    def write_parquet(file: IO[bytes]) -> None:
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(table(columns), file)
-
-    return {"records.csv": write_csv, "records.parquet": write_parquet}
+    return {"records.csv": write_csv}
 
 
 def as_cell(text: str) -> str:

@@ -10,9 +10,6 @@ from typing import Any
 import jsonschema
 import msgspec
 import numpy as np
-import pyarrow
-import pyarrow.csv
-import pyarrow.parquet
 import pytest
 from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.ks import USED, audit_of, judged, ks_run, without_rho
@@ -246,12 +243,9 @@ def test_a_spreadsheet_finds_no_formula_and_a_terminal_no_escape(tmp_path: Path)
     assert cells[6:10] == ["a\\nb", "-1.5", "1e-3", "a;'=b"]
     assert table.column("value").to_pylist() == COLUMNS["value"].tolist()
     assert all(as_cell(text) == text for text in ("1,5", "+3", "-7e-12", "plain", "a - b", "ש日本"))
-    # So are names of columns; Parquet holds all as they are.
+    # So are names of columns.
     path = written(tmp_path / "records.csv", {"=1+1": np.zeros(1), "a\x1b[31m": np.zeros(1)})
     assert path.read_text("utf-8").splitlines()[0] == '"\'=1+1","a\\x1b[31m"'
-    table = pyarrow.parquet.read_table(written(tmp_path / "records.parquet", COLUMNS))
-    assert table.column("class").to_pylist() == NAMES
-    assert table.column("index").to_pylist() == list(range(len(NAMES)))
 
 
 Change = Callable[[dict[str, Any]], Any]

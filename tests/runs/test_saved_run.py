@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import msgspec
 import numpy as np
+import pyarrow.csv
 import pytest
 from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.ks import USED, audit_of, judged, ks_run, without_rho

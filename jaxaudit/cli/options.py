@@ -5,6 +5,7 @@ Typer reads them from the command line as the parameters of a function.
 
 import dataclasses
 import enum
+import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -102,6 +103,17 @@ class OptionField(typing.NamedTuple):
         """The allowed values, where its kind is a `Literal`, an optional one or several of them; else none."""
         literals = [kind for kind in (self.kind, *typing.get_args(self.kind)) if typing.get_origin(kind) is Literal]
         return typing.get_args(literals[0]) if literals else ()
+
+    @property
+    def repeatable(self) -> bool:
+        return typing.get_origin(self.kind) is tuple
+
+    @property
+    def base(self) -> Any:
+        """Its kind, or that of each value, without None."""
+        kind = typing.get_args(self.kind)[0] if self.repeatable else self.kind
+        parts = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+        return next(part for part in parts if part is not types.NoneType)
 
     @property
     def setting(self) -> str:

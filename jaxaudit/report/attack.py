@@ -176,7 +176,6 @@ def _grid(result: AttackResult) -> PageTable:
     columns = {
         "attack": _name,
         "AUC": lambda attack: f"{number_text(attack.auc.value)}\n{span(attack.auc, 3).replace(' to ', '-')}",
-        "balanced\naccuracy": ("balanced_accuracy.value", number_text),
         **{
             f"TPR at\n{level_text(limit)} FPR": lambda attack, limit=limit: next(
                 _rate(rate.value, real.value) for rate, real in attack.rates if rate.fpr == limit
@@ -206,12 +205,6 @@ def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
         "realised false positive rate": lambda _, real: f"{number_text(real.value, 4)} ({span(real, 4)})",
         "TPR, SD over models": lambda rate, _: number_text(rate.spread, 4),
         "TPR on the curve": lambda rate, _: number_text(rate.on_curve, 4),
-        **{
-            f"right if {level_text(float(share))} are members": lambda rate, _, share=share: number_text(
-                rate.predictive_value[share]
-            )
-            for share in rates.tpr_at_fpr[0].predictive_value
-        },
     }
     columns = {
         "false positive rate": itemgetter(0),
@@ -251,8 +244,8 @@ def _withheld(rates: AttackRates) -> bool:
 def _legend(result: AttackResult) -> tuple[str, ...]:
     halves, exposure = result.splits, result.exposure
     lines = [
-        f"AUC: area under the ROC curve, {area_of(result)}, with its {level_text(result.level)} interval. Balanced "
-        "accuracy and TPR: with thresholds of the other models; below TPR the realised false positive rate.",
+        f"AUC: area under the ROC curve, {area_of(result)}, with its {level_text(result.level)} interval. TPR: "
+        "with thresholds of the other models; below it the realised false positive rate.",
     ]
     if halves is not None:
         lines = [*_of_halves(result, halves), *lines]

@@ -62,11 +62,10 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
 
 
 class Paper(StrictStruct, frozen=True):
-    """A paper that numbers rest on, by its citation; `key` and `bibtex` are null without an entry."""
+    """A paper that numbers rest on, by its citation; `key` is that of its entry in the bibliography, if it has one."""
 
     source: str
     key: str | None = None
-    bibtex: str | None = None
 
 
 def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:

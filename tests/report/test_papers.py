@@ -53,7 +53,7 @@ def test_what_it_rests_on_has_an_entry(what: str):
     papers = cited([SOURCES[what]])
     assert papers
     assert len(papers) == len([each for each in words if each != "jaxaudit"])
-    assert all(paper.bibtex for paper in papers), papers
+    assert all(paper.key for paper in papers), papers
 
 
 def test_every_source_of_the_glossary_is_a_paper_or_this_program():
@@ -82,9 +82,9 @@ def test_nothing_of_a_result_but_keys_is_in_the_bibliography(tmp_path: Path, sou
     run = RUNS["pdtp"]()
     value = as_json(run)
     value["papers"] = [
-        {"source": source, "key": None, "bibtex": source},
-        {"source": f"{source} 2", "key": source, "bibtex": source},
-        {"source": f"{source} 3", "key": "long2017membership", "bibtex": source},
+        {"source": source, "key": None},
+        {"source": f"{source} 2", "key": source},
+        {"source": f"{source} 3", "key": "long2017membership"},
     ]
     value["provenance"]["jaxaudit"] = "1.0}} @misc{x,"
     save(run, tmp_path / "run", value)

@@ -295,12 +295,9 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
     try:
         record = from_builtins(kind.record, result)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
-        provenance = result.get("provenance")
-        version_named = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else "unknown"
         raise InputError(
             f"{shown}: its result does not have the format of this version, jaxaudit {__version__} "
-            f"({visible(str(error))[:200]}). It was written by jaxaudit {_short(version_named)}: make the run again, "
-            "or show it with the version that wrote it."
+            f"({visible(str(error))[:200]}): make the run again, or show it with the version that wrote it."
         ) from error
     try:
         names = kind.stored(record) if path.is_dir() else ()
@@ -343,7 +340,6 @@ def _kind_of(result: Mapping[str, Any], path: str) -> RunKind:
     if schema != f"jaxaudit.{name}/{VERSION}" or name not in NAMES:
         raise InputError(
             f"{path}: its schema is {visible(str(schema)[:60])!r}, and this version shows {', '.join(NAMES)}, version "
-            f"{VERSION}. Was it written by an older version of jaxaudit, by a newer one, or by no audit? Give the "
-            "directory that an audit wrote, or show it with the version that wrote it."
+            f"{VERSION}. Give the directory that an audit wrote, or show it with the version that wrote it."
         )
     return run_kind(name)

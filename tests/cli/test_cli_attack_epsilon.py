@@ -85,11 +85,6 @@ def test_models_that_remember_nothing_refute_none_and_no_claim_is_called_proven(
     is_said(found, "no bound above 0")
 
 
-def test_the_first_attack_that_is_named_gives_the_bound(folder: Path):
-    found = attacked("coins", "--attacks", "attack-p,base")["epsilon"]
-    assert (found["attack"], found["level"]) == ("attack-p", 0.95)
-
-
 # What is refused
 
 

@@ -90,11 +90,6 @@ def test_a_page_has_every_section_and_the_numbers_of_its_run(pages: dict[str, st
     assert [each for each in words if each not in text] == []
 
 
-def test_hashes_come_last(pages: dict[str, str]):
-    for text in (Parsed(page).text for page in pages.values()):
-        assert text.index("Glossary") < text.index("How to repeat the run") < (text + "blake2b").index("blake2b")
-
-
 @pytest.mark.parametrize("kind", RUNS)
 def test_hostile_names_stay_text(kind: str):
     notes = {"notes": (HOSTILE,)} if kind in ("efficacy", "unlearn") else {}

@@ -133,8 +133,6 @@ def correlation(first: Float[np.ndarray, " targets"], second: Float[np.ndarray, 
     return Correlation(float(result.statistic), float(result.pvalue))
 
 
-LEAST = 2
-"""The least number of models with the record, and of models without it, for an interval."""
 STRANGE = 1e-3
 """The level at which `likeness` rejects that a target is like its shadow models."""
 
@@ -142,15 +140,12 @@ STRANGE = 1e-3
 class Vulnerability(NamedTuple):
     """The exposure of each record, over shadow models; intervals hold for a record chosen in advance.
 
-    `gap` is the mean log-odds (nats) of models with the record minus that of models without it, `separation` the
-    probability that it is higher, and `named` and `wrongly` the shares of either kind that an attack calls members.
+    `separation` is the probability that log-odds of a model with the record are higher than those of one without it,
+    and `named` and `wrongly` are the shares of either kind that an attack calls members.
     """
 
     inside: Integers
     outside: Integers
-    gap: Numbers
-    gap_low: Numbers
-    gap_high: Numbers
     separation: Numbers
     named: Numbers
     named_low: Numbers
@@ -184,14 +179,6 @@ def vulnerability(
 ) -> Vulnerability:
     """The exposure of each record, from log-odds (nats), what an attack calls members, and what it scores."""
     inside, outside = membership.sum(axis=0), (~membership).sum(axis=0)
-    of_in, of_out = (_moments(log_odds, side) for side in (membership, ~membership))
-    is_judged = (inside >= LEAST) & (outside >= LEAST)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        parts = of_in[1] / inside, of_out[1] / outside
-        error = parts[0] + parts[1]
-        freedom = error**2 / (parts[0] ** 2 / (inside - 1) + parts[1] ** 2 / (outside - 1))
-        reach = np.where(error > 0, special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(error), np.nan)
-    gap = np.where(is_judged, of_in[0] - of_out[0], np.nan)
     times, times_outside = (membership & judged).sum(axis=0), (~membership & judged).sum(axis=0)
     hits, alarms = (called & membership & judged).sum(axis=0), (called & ~membership & judged).sum(axis=0)
     ends = exact_shares(hits, times, level)
@@ -204,7 +191,7 @@ def vulnerability(
     ranks = np.where(membership, mid_ranks(log_odds), 0.0).sum(axis=0)
     wins = (ranks - inside * (inside + 1) / 2) / np.maximum(inside * outside, 1)
     separation = np.where((inside > 0) & (outside > 0), wins, np.nan)
-    return Vulnerability(inside, outside, gap, gap - reach, gap + reach, separation, named_share, low, high, wrongly)
+    return Vulnerability(inside, outside, separation, named_share, low, high, wrongly)
 
 
 def same_outputs(log_odds: Scores, labels: Integers) -> Integers:
@@ -255,12 +242,3 @@ def _squares(outputs: np.ndarray, shadow_profile: Profile) -> np.ndarray:
     inside = (outputs - shadow_profile.inside) ** 2 / shadow_profile.inside_variance
     outside = (outputs - shadow_profile.outside) ** 2 / shadow_profile.outside_variance
     return np.minimum(inside, outside) + 1e-12
-
-
-def _moments(log_odds: np.ndarray, side: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (ddof 1) of each record's log-odds over the models that `side` selects."""
-    count = side.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(side, log_odds, 0.0).sum(axis=0) / count
-        variance = np.where(side, (log_odds - mean) ** 2, 0.0).sum(axis=0) / (count - 1)
-    return mean, variance

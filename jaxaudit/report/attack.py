@@ -56,9 +56,9 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
         ),
         _legend(result),
         (
-            *terms("membership attack", "ROC and AUC", "nat", "interval"),
+            *terms("membership attack", "ROC and AUC", "interval"),
             *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),
-            *(terms("accuracy of an attack", "PDTP", "correlation") if halves is not None else ()),
+            *(terms("accuracy of an attack", "PDTP", "nat", "correlation") if halves is not None else ()),
             *(Term(f"{visible(attack.name)} attack", attack.meaning, attack.source) for attack in result.attacks),
         ),
         _errors(result),
@@ -268,11 +268,6 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
         lines.append(f"Not shown, for too few {result.unit}s: rates at {' and '.join(coarse)} false positives.")
     if any(map(_withheld, result.attacks)):
         lines.append(f"{NONE} beside a realised rate: {NOT_GIVEN}. It happens where many scores of a model are equal.")
-    if exposure is not None and any(record.saturated for record in exposure.riskiest):
-        lines.append(
-            f"{CUT.strip()}: some of the models' log-odds on this {result.unit} lie where their files can say no more, "
-            "so the gap is not known."
-        )
     if result.epsilon is not None:
         bound = result.epsilon
         lines.append(
@@ -374,8 +369,6 @@ def _separations(exposure: Exposure, unit: str) -> Picture:
 
 # Tables of single records: the riskiest, and the attacked.
 
-CUT = " (cut)"
-
 
 def _accuracies(result: AttackResult) -> dict[str, Column]:
     """The columns of a table of attacked records."""
@@ -411,9 +404,8 @@ def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest], top: int) -> t
         "named": lambda record: f"{record.named:.0%} of {record.models}",
         "interval": lambda record: f"{record.named_low:.0%} to {record.named_high:.0%}",
         "separation": ("separation", number_text),
-        "gap (nats)": lambda record: precise(record.gap) + (CUT if record.saturated else ""),
     }
-    words = set(columns) - {"records", "separation", "gap (nats)"}
+    words = set(columns) - {"records", "separation"}
     return tables_of_first(f"The {{}} {result.unit}s that are given away most", riskiest, top, columns, tuple(words))
 
 

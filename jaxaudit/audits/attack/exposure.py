@@ -141,7 +141,7 @@ def attack_units(pool: Pool) -> AttackUnits:
 
 NAMED_AT = 0.01
 """The false positive rate at which a record counts as named."""
-NUMBERS = ("named", "named_low", "named_high", "gap", "gap_low", "gap_high", "separation")
+NUMBERS = ("named", "named_low", "named_high", "separation")
 """What the list of the riskiest records has of `Vulnerability`."""
 LISTED = 100
 """The riskiest records that the result lists; records.csv has all."""
@@ -179,8 +179,7 @@ def exposure_of(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays,
     counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))
     # The riskiest first: by the lower limit of the share of models that name them, then by separation.
     judged = np.flatnonzero(np.isfinite(seen.named))
-    separation, gap = np.nan_to_num(seen.separation[judged]), np.nan_to_num(seen.gap_low[judged], nan=-np.inf)
-    order = judged[np.lexsort((-gap, -separation, -seen.named_low[judged]))]
+    order = judged[np.lexsort((-np.nan_to_num(seen.separation[judged]), -seen.named_low[judged]))]
     return Exposure(
         at_fpr=at_fpr,
         surely_named=surely_named(seen, len(shadows)),
@@ -214,7 +213,6 @@ def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, a
         records=int(units.records[at]),
         label="" if label < 0 else examples.class_names[label],
         models=int(seen.inside[at]),
-        saturated=float(arrays.saturated[at]),
         **{name: float(getattr(seen, name)[at]) for name in NUMBERS},
         copies=0 if group < 0 else int((arrays.copies == group).sum()) - 1,
     )

@@ -29,7 +29,6 @@ from jaxaudit.audits.attack.targets import (
     scores_of,
     target_scores,
 )
-from jaxaudit.audits.bank_odds import LARGEST
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.open_bank import open_bank, pool_of
 from jaxaudit.data.bank.bank import Bank
@@ -191,7 +190,6 @@ def attack_records(
     seen = vulnerability(odds, truth, called, has_score)
     by_record = RecordArrays(
         vulnerability=seen,
-        saturated=units.mean((np.abs(shadows.views) >= LARGEST[bank.description.outputs]).mean(axis=(0, 1))),
         copies=same_outputs(odds, units.common(shadows.pool.examples.labels)),
         called=np.zeros((0, len(units)), bool),
     )

@@ -61,9 +61,6 @@ class Riskiest(StrictStruct, frozen=True):
         label: its class; empty if the records of a group have several.
         named, named_low, named_high: the share of the models trained on it in which it is called a member, with an
             interval; `models` is the number of these models.
-        gap, gap_low, gap_high: see `jaxaudit.metrics.attack.Vulnerability`; nats.
-        saturated: the share of shadow models whose log-odds are at the limit of what their files represent; above 0,
-            the gap is unknown.
         separation: the probability that a model trained on it is surer of its class than a model that was not.
         copies: number of other records with equal outputs in every model.
     """
@@ -77,10 +74,6 @@ class Riskiest(StrictStruct, frozen=True):
     named_low: float
     named_high: float
     models: Count
-    gap: NumberOrNaN
-    gap_low: NumberOrNaN
-    gap_high: NumberOrNaN
-    saturated: float
     separation: NumberOrNaN
     copies: Count
 
@@ -255,15 +248,11 @@ class RecordArrays:
 
     Attributes:
         vulnerability: under the deciding attack, at `Exposure.at_fpr`.
-        saturated: the share of shadow models and views whose log-odds are at the limit of what the bank's files
-            represent: a probability of 1, or log-odds of 20 nats. Where it is above 0 the gap of the record is unknown;
-            where it is 0, the gap is that of the models' logits.
         copies: number of the group of records with equal outputs in every model; -1 for a record without copies.
         called: which records are called members of each target.
     """
 
     vulnerability: Vulnerability
-    saturated: Float[np.ndarray, " n"]
     copies: Int[np.ndarray, " n"]
     called: Bool[np.ndarray, "targets n"]
 

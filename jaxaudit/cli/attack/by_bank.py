@@ -108,10 +108,6 @@ def _of_records(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " recor
     numbers = {
         "models_with": record_arrays.inside,
         "models_without": record_arrays.outside,
-        "gap": record_arrays.gap,
-        "gap_low": record_arrays.gap_low,
-        "gap_high": record_arrays.gap_high,
-        "saturated": by_record.saturated,
         "separation": record_arrays.separation,
         "named": record_arrays.named,
         "named_low": record_arrays.named_low,

@@ -164,7 +164,6 @@ def describe(case: Case, audit: AttackAudit) -> dict[str, Any]:
         "share_above_0.8_of_pdtp_above_1": shares[0.8],
         "share_above_0.6_of_pdtp_above_1": shares[0.6],
         "pdtp_above_1": int(risky.sum()),
-        "width": audit.models_per_batch,
         "caveats": list(audit.finding.caveats),
         "targets": [{"pdtp": record.pdtp, **record.accuracy} for record in splits.records],
     }

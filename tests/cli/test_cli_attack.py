@@ -11,7 +11,7 @@ from support.people import PEOPLE, write_people
 
 from jaxaudit.report import schema_of
 
-SMALL = (*("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2"),)
+SMALL = ("--iterations", "2", "--targets", "5")
 ALL_ATTACKS = (*PEOPLE, *SMALL, "--model", "nb")
 BAYES = (*PEOPLE, *SMALL, "--model", "nb", "--attacks", "distance,frequency")
 RECORDS = 61
@@ -43,8 +43,8 @@ def test_json_is_all_of_stdout_and_follows_the_schema():
     assert all(0 <= target["index"] < RECORDS for target in splits["records"])
     lines = done.err.splitlines()
     assert lines[0] == "people.csv: 61 records, 4 columns, 2 classes"
-    # 4 attacked, 2 untargeted shadows, 2 x 3 x 4 of pairs for 5 targets in groups of 2, and none for closed forms.
-    assert any("30 models" in line for line in lines)
+    # 4 attacked, 20 untargeted shadows, 5 x 3 x 4 of pairs for 5 targets in groups of 2, and none for closed forms.
+    assert any("84 models" in line for line in lines)
 
 
 def test_the_run_directory_holds_the_same_result_and_plain_arrays(people: Path):

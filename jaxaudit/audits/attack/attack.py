@@ -141,7 +141,6 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         records=models.targets,
         measurements=models.measurements,
         sources=(*(attack.source for attack in attacks), metrics.SOURCE, OF_RATES),
-        models_per_batch=models.models_per_batch,
         form=models.form,
     )
 

@@ -283,7 +283,6 @@ class AttackAudit:
     measurements: Float[np.ndarray, "measurements n"] | None = None
     by_record: RecordArrays | None = None
     sources: tuple[str, ...] = ()
-    models_per_batch: int | None = None
     form: str | None = None
 
     @property

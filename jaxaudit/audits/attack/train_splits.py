@@ -28,6 +28,8 @@ ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
 """The built-in attacks of `attack_splits` and of `jaxaudit attack` without a bank."""
 MOST = 1_000_000
 """The largest accepted count: no machine can do more, and the keys and masks alone would fill its memory."""
+PAIRS, POOLED = 5, 20
+"""The paper's numbers of shadow models: pairs for each target, and models of random halves."""
 MEASURED = 10
 """Iterations in which PDTP is measured: its correlation with accuracy settles there (figure 3 of the paper)."""
 MOST_TOGETHER = 20
@@ -169,7 +171,6 @@ class SplitModels:
     test_accuracy: float
     guess_accuracy: float
     candidates: int
-    models_per_batch: int
     form: str | None = None
 
 
@@ -180,8 +181,8 @@ def train_splits(
     *,
     iterations: int = 100,
     targets: int = 100,
-    shadow_pairs: int = 5,
-    pooled_shadows: int = 20,
+    shadow_pairs: int = PAIRS,
+    pooled_shadows: int = POOLED,
     measured: int = MEASURED,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> SplitModels:
@@ -271,7 +272,6 @@ def train_splits(
         test_accuracy=float(np.mean(test_accuracy)),
         guess_accuracy=float(np.bincount(examples.labels).max() / len(examples)),
         candidates=len(examples),
-        models_per_batch=models_per_batch,
         form=form_of(learner),
     )
 

@@ -103,20 +103,6 @@ class AttackFlags(ByBank, Seeded):
         minimum=1,
         of=TRAINED_HERE,
     )
-    shadow_pairs: int = option(
-        "distance, frequency: pairs of shadow models per target, with and without it.",
-        default=5,
-        minimum=1,
-        maximum=MOST,
-        of=TRAINED_HERE,
-    )
-    pooled_shadow_models: int = option(
-        "untargeted: shadow models trained on random halves.",
-        default=20,
-        minimum=1,
-        maximum=MOST,
-        of=TRAINED_HERE,
-    )
 
 
 @dataclass(frozen=True)

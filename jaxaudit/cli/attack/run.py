@@ -11,6 +11,8 @@ from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import (
     ATTACKS,
     MEASURED,
+    PAIRS,
+    POOLED,
     check_attacks,
     draw,
     models_to_train,
@@ -39,8 +41,8 @@ def prepare(options: AttackOptions) -> Job[Any]:
     sizes = DEMONSTRATION if options.data.data is None else SIZES
     iterations = audit_flags.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
-    pairs = audit_flags.shadow_pairs if any(attack.shadows == "paired" for attack in attacks) else 0
-    pooled = audit_flags.pooled_shadow_models if any(attack.shadows == "pooled" for attack in attacks) else 0
+    pairs = PAIRS if any(attack.shadows == "paired" for attack in attacks) else 0
+    pooled = POOLED if any(attack.shadows == "pooled" for attack in attacks) else 0
     # Checks that need no data come first.
     check_attacks(attacks, bool(pairs), bool(pooled))
     whole = read_table_options(options.data)

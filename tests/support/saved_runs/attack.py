@@ -20,7 +20,6 @@ FACTS: dict[str, Any] = {
     "test_accuracy": 0.8,
     "guess_accuracy": 0.5,
     "candidates": 100,
-    "models_per_batch": 4,
 }
 
 

@@ -32,7 +32,7 @@ from jaxaudit.report.sources import Term, terms
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
 
 
-def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
+def attack_part(run: Run[AttackResult]) -> RunContent:
     result = run.result
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
@@ -52,7 +52,7 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
                 else (_rates_table(f"{result.decided_by}, targets of known membership", of_targets, "both"),)
             ),
             *((_with_less_published(result),) if result.published else ()),
-            *records_tables(result, top),
+            *records_tables(result),
         ),
         _legend(result),
         (
@@ -379,15 +379,15 @@ def _accuracies(result: AttackResult) -> dict[str, Column]:
     }
 
 
-def records_tables(result: AttackResult, top: int) -> tuple[PageTable, ...]:
+def records_tables(result: AttackResult) -> tuple[PageTable, ...]:
     if result.splits is not None:
         ranked = sorted(result.splits.records, key=lambda record: -record.largest_accuracy)
-        return tables_of_first("The {} targets with the highest attack accuracy", ranked, top, _accuracies(result))
+        return tables_of_first("The {} targets with the highest attack accuracy", ranked, _accuracies(result))
     assert result.exposure is not None
-    return _riskiest(result, result.exposure.riskiest, top)
+    return _riskiest(result, result.exposure.riskiest)
 
 
-def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest], top: int) -> tuple[PageTable, ...]:
+def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest]) -> tuple[PageTable, ...]:
     def place(record: Riskiest) -> str:
         copies = f" ({record.copies} cop{'y' if record.copies == 1 else 'ies'})" if record.copies else ""
         return f"{visible(record.set)} {record.place}{copies}"
@@ -406,7 +406,7 @@ def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest], top: int) -> t
         "separation": ("separation", number_text),
     }
     words = set(columns) - {"records", "separation"}
-    return tables_of_first(f"The {{}} {result.unit}s that are given away most", riskiest, top, columns, tuple(words))
+    return tables_of_first(f"The {{}} {result.unit}s that are given away most", riskiest, columns, tuple(words))
 
 
 ATTACK = RunKind("attack", record_type("attack", AttackResult), attack_part, check_attack_result)

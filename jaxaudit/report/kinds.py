@@ -33,13 +33,13 @@ ARRAYS = "confidences.npz"
 
 
 class RunKind(NamedTuple):
-    """The runs of one command: the type of its results; what makes the content of one run (of so many records, on a
-    terminal); what raises ValueError if a result and its arrays do not agree; and the names of these arrays.
+    """The runs of one command: the type of its results; what makes the content of one run;
+    what raises ValueError if a result and its arrays do not agree; and the names of these arrays.
     """
 
     name: str
     record: type[msgspec.Struct]
-    view: Callable[[Run[Any], int], RunContent]
+    view: Callable[[Run[Any]], RunContent]
     check: Callable[[Any, Arrays], None]
     stored: Callable[[Any], tuple[str, ...]] = lambda _: ()
 
@@ -68,9 +68,9 @@ def schema_of(name: str) -> dict[str, Any]:
     return {**version, **schema(run_kind(name).record)}
 
 
-def part_of(run: Run[Any], top: int = 10) -> RunContent:
-    """The content of one run; `top` is the number of records that a terminal lists."""
-    return run_kind(run.kind).view(run, top)._replace(name=visible(run.name), repeat=repeat(run.provenance))
+def part_of(run: Run[Any]) -> RunContent:
+    """The content of one run."""
+    return run_kind(run.kind).view(run)._replace(name=visible(run.name), repeat=repeat(run.provenance))
 
 
 def repeat(provenance: Provenance) -> Repeat:

@@ -304,7 +304,7 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
         arrays = read_archive(path / ARRAYS, names) if names else {}
         kind.check(record, arrays)
         run = Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
-        part_of(run, 1)
+        part_of(run)
     except Exception as error:  # numbers that do not belong together cannot be shown, whatever the reason
         raise InputError(
             f"{shown}: its files do not match or are damaged, so make the run again: {visible(str(error))[:400]}"

@@ -174,5 +174,4 @@ ATTACK = Command(
     """,
     (_check_attacks,),
     first=("data", "model", "shadows"),
-    listed=5,
 )

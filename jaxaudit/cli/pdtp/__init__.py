@@ -102,5 +102,4 @@ PDTP = Command(
     """,
     checks=(_check,),
     first=("data", "label", "model"),
-    listed=10,
 )

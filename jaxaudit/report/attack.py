@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -12,7 +11,6 @@ from jaxaudit.audits.attack.result import (
     AttackedTarget,
     AttackOutcome,
     AttackResult,
-    Exposure,
     Riskiest,
     SplitAttacks,
     check_attack_result,
@@ -278,12 +276,7 @@ SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 
 
 def _pictures(result: AttackResult) -> tuple[Picture, ...]:
-    drawn = (
-        _curves(result),
-        result.splits and _against_pdtp(result, result.splits),
-        result.exposure and _separations(result.exposure, result.unit),
-    )
-    return tuple(filter(None, drawn))
+    return (_curves(result), *(() if result.splits is None else (_against_pdtp(result, result.splits),)))
 
 
 def _curves(result: AttackResult) -> Picture:
@@ -318,23 +311,6 @@ def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
         "A mark is a target under one attack.",
         chart(lambda axes: plot.draw_accuracies(axes, splits.records, [attack.name for attack in result.attacks])),
         table_of("Targets", splits.records, _accuracies(result)),
-    )
-
-
-def _separations(exposure: Exposure, unit: str) -> Picture:
-    edges, counts = exposure.separation_edges, exposure.separation_counts
-    bins = list(zip(pairwise(edges), counts, strict=True))
-    columns = {
-        "separation": lambda row: f"{row[0][0]:.2f} to {row[0][1]:.2f}",
-        f"{unit}s": ("1", count_text),
-    }
-    return Picture(
-        "separations",
-        f"How far {unit}s are given away",
-        f"Separation: the chance that a model trained on a {unit} has a higher output on it than one without. "
-        f"{unit.title()}s at the dotted line give nothing away; some lie off it by chance.",
-        chart(lambda axes: plot.draw_separations(axes, edges, counts, unit)),
-        table_of(f"{unit.title()}s by separation", bins, columns, ("separation",)),
     )
 
 

@@ -145,8 +145,6 @@ NUMBERS = ("named", "named_low", "named_high", "separation")
 """What the list of the riskiest records has of `Vulnerability`."""
 LISTED = 100
 """The riskiest records that the result lists; records.csv has all."""
-BINS = 20
-"""Number of bins of the histogram of separations."""
 OFTEN = 0.5
 """At risk: named in half or more of the models trained on the record."""
 
@@ -175,8 +173,7 @@ def surely_named(seen: Vulnerability, models: int) -> int:
 
 def exposure_of(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, at_fpr: float) -> Exposure:
     seen = arrays.vulnerability
-    separations, often = seen.separation[np.isfinite(seen.separation)], seen.named[np.isfinite(seen.named)]
-    counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))
+    often = seen.named[np.isfinite(seen.named)]
     # The riskiest first: by the lower limit of the share of models that name them, then by separation.
     judged = np.flatnonzero(np.isfinite(seen.named))
     order = judged[np.lexsort((-np.nan_to_num(seen.separation[judged]), -seen.named_low[judged]))]
@@ -186,8 +183,6 @@ def exposure_of(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays,
         exposed=float((often >= OFTEN).mean()) if len(often) else float("nan"),
         judged=len(often),
         copies=int((arrays.copies >= 0).sum()),
-        separation_edges=tuple(edges.tolist()),
-        separation_counts=tuple(counts.tolist()),
         riskiest=tuple(_riskiest(shadows, units, arrays, at) for at in order[:LISTED].tolist()),
     )
 

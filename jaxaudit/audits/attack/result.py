@@ -87,7 +87,6 @@ class Exposure(StrictStruct, frozen=True):
         exposed: the share of judged records that are named in half or more of the models trained on them.
         judged: number of records for which that share is known.
         copies: number of records with the same outputs as another record in every model.
-        separation_edges, separation_counts: a histogram of the separations.
     """
 
     at_fpr: NumberOrNaN
@@ -95,8 +94,6 @@ class Exposure(StrictStruct, frozen=True):
     exposed: NumberOrNaN
     judged: Count
     copies: Count
-    separation_edges: tuple[float, ...]
-    separation_counts: tuple[Count, ...]
     riskiest: tuple[Riskiest, ...]
 
 
@@ -274,19 +271,16 @@ class AttackAudit:
         return self.result.finding
 
     def plot(self) -> "Figure":
-        """ROC curves with the band of the deciding attack, and accuracy against PDTP or the separations of records."""
+        """ROC curves with the band of the deciding attack, and on random halves accuracy against PDTP."""
         from jaxaudit.plots import charts as plot
         from jaxaudit.plots.style import panels
 
         result = self.result
-        figure, (curves, records) = panels(2)
+        figure, (curves, *records) = panels(1 if result.splits is None else 2)
         drawn = (result.deciding, *(attack for attack in result.attacks if attack.name != result.decided_by))
         plot.draw_curves(curves, {attack.name: attack.roc for attack in drawn})
         if result.splits is not None:
-            plot.draw_accuracies(records, result.splits.records, [attack.name for attack in result.attacks])
-        if result.exposure is not None:
-            exposure = result.exposure
-            plot.draw_separations(records, exposure.separation_edges, exposure.separation_counts, result.unit)
+            plot.draw_accuracies(records[0], result.splits.records, [attack.name for attack in result.attacks])
         return figure
 
 

@@ -21,7 +21,6 @@ from jaxaudit.json_types import from_builtins
 from jaxaudit.report import report_html, run_kind, schema_of
 from jaxaudit.runs import as_cell, read_run, record_files
 from jaxaudit.runs import directory as run_files
-from jaxaudit.runs.directory import Columns
 
 
 def of_many(folder: Path, records: int = 1000) -> Path:
@@ -223,7 +222,7 @@ NAMES = [*FORMULAS, "a\x1b[2J", "a\nb", "-1.5", "1e-3", "a;=b", "class", ""]
 COLUMNS = {"index": np.arange(len(NAMES)), "class": np.array(NAMES), "value": np.linspace(0, 1 / 3, len(NAMES))}
 
 
-def written(path: Path, columns: Columns) -> Path:
+def written(path: Path, columns: dict[str, np.ndarray]) -> Path:
     with path.open("wb") as file:
         record_files(columns)[path.name](file)
     return path

@@ -1,7 +1,6 @@
 """A membership attack of your own: is the model surer of the record's class than models without the record?
 
     python own_attack.py
-    jaxaudit attack --data breast-cancer --model nb --attacks own_attack.py:Surer --attack-option surer.inside=1
 
 It stands beside the built-in attacks, and in the results, tables and pages.
 """
@@ -31,7 +30,6 @@ class Surer:
     meaning: ClassVar[str] = "Answers `in` if the model is surer of the class than shadow models are on average."
     source: ClassVar[str] = "this file"
     shadows: ClassVar[Literal["paired", "pooled"]] = "paired"
-    needs_bins: ClassVar[bool] = False
 
     def scores(self, key: Any, inputs: AttackInputs, shadows: PairedShadows | PooledShadows) -> Any:
         assert isinstance(shadows, PairedShadows)  # as `shadows` above says

@@ -1,7 +1,6 @@
 """An attack on records of your own: how much higher are a model's log-odds than those of the others, on average?
 
     python own_record_attack.py BANK
-    jaxaudit attack --shadows BANK --attacks stacked,own_record_attack.py:Higher --attack-option higher.most=30
 
 It stands beside the built-in attacks, and in their results, tables and pages.
 """

@@ -1,7 +1,6 @@
 """A test of your own for `ks`: is the target surer of the query set than every model that never saw it?
 
     python own_test.py
-    jaxaudit ks --query q.npz --calibration c.npz --target out.csv --tests shadow,own_test.py:SurenessTest
 
 With 19 models the largest of 20 is the target by chance in 5% of cases, if the target is otherwise like them.
 """

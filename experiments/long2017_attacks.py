@@ -48,6 +48,7 @@ from jaxaudit.audits.attack.train_splits import ATTACKS, train_splits
 from jaxaudit.data import Examples, Table, candidate_indices, category_counts, load_table, one_hot, ordinal
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import EstimatorLearner, Learner, naive_bayes
+from jaxaudit.metrics import correlation
 
 COLUMNS = ("train_accuracy", "test_accuracy", "accuracy", "precision", "recall", "f1", "mean_pdtp", "correlation")
 PAPER = {
@@ -146,7 +147,9 @@ def describe(case: Case, audit: AttackAudit) -> dict[str, Any]:
     attacks = {each.name: _numbers(each) for each in audit.result.attacks}
     splits = audit.result.splits
     assert splits is not None
-    strongest = splits.strongest
+    pdtp = np.array([record.pdtp for record in splits.records])
+    largest, risky = np.array([record.largest_accuracy for record in splits.records]), pdtp > 1
+    shares = {share: float((largest[risky] > share).mean()) if risky.any() else None for share in (0.8, 0.6)}
     return {
         "name": case.name,
         "paper_name": case.paper_name,
@@ -154,14 +157,13 @@ def describe(case: Case, audit: AttackAudit) -> dict[str, Any]:
         "train_accuracy": splits.train_accuracy,
         "test_accuracy": splits.test_accuracy,
         **attacks["distance"],
-        "mean_pdtp": splits.mean_pdtp,
-        "max_pdtp": splits.max_pdtp,
+        "mean_pdtp": float(pdtp.mean()),
+        "max_pdtp": float(pdtp.max()),
         "attacks": attacks,
-        "strongest_correlation": _number(strongest.correlation.coefficient),
-        "share_above_0.8_of_pdtp_above_1": strongest.share_above["0.8"],
-        "share_above_0.6_of_pdtp_above_1": strongest.share_above["0.6"],
-        "pdtp_above_1": strongest.pdtp_above_1,
-        "width": audit.models_per_batch,
+        "strongest_correlation": _number(correlation(largest, pdtp).coefficient),
+        "share_above_0.8_of_pdtp_above_1": shares[0.8],
+        "share_above_0.6_of_pdtp_above_1": shares[0.6],
+        "pdtp_above_1": int(risky.sum()),
         "caveats": list(audit.finding.caveats),
         "targets": [{"pdtp": record.pdtp, **record.accuracy} for record in splits.records],
     }
@@ -182,7 +184,6 @@ def _numbers(attack: AttackOutcome) -> dict[str, Any]:
         "true_positive_rates": {f"{rate.fpr:g}": _number(rate.on_curve) for rate in attack.tpr_at_fpr},
         "correlation": _number(related.coefficient),
         "p_value": _number(related.p_value),
-        "no_correlation": related.reason,
     }
 
 

@@ -240,7 +240,6 @@ def test_the_canaries_would_be_found(everything: list[Written]):
         ("ks", "bank.json", "class"),
         ("pdtp", "result.json", "column"),
         ("pdtp", "table.txt", "record"),
-        ("pdtp", "records.parquet", "record"),
         ("pdtp", "--report", "record"),
         ("attack", "table.txt", "record"),
         ("efficacy", "records.csv", "record"),

@@ -68,14 +68,12 @@ class Attack(Protocol):
         name: letters, digits and hyphens.
         meaning, source: what the attack does, in one sentence, and the paper that proposes it.
         shadows: the kind of shadow models that it learns from: `PairedShadows` or `PooledShadows`.
-        needs_bins: whether outputs must be binned.
     """
 
     name: ClassVar[str]
     meaning: ClassVar[str]
     source: ClassVar[str]
     shadows: ClassVar[Literal["paired", "pooled"]]
-    needs_bins: ClassVar[bool]
 
     def scores(
         self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
@@ -98,13 +96,9 @@ class Distance:
     trained with it and without it (the paper has 5 of each, with the same other records). Outputs are binned, as the
     classifier publishes them, and bin centres are not normalised again (the paper does not specify this).
 
-    Without bins probabilities may be 0. A class with q = 0, or with p_in = p_out = 0, adds nothing. A class with only
-    p_out = 0 gives `in` (infinity), one with only p_in = 0 gives `out` (minus infinity). If both occur, the score is 0:
-    neither set of shadow models could have given q. Never NaN.
-
-    >>> whole = AttackInputs(np.log([[[0.9, 0.1]]]), np.zeros((1, 0)), np.array([0]), bins=0)
+    >>> whole = AttackInputs(np.log([[[0.9, 0.1]]]), np.zeros((1, 0)), np.array([0]), bins=100)
     >>> Distance().scores(jax.random.key(1), whole, PairedShadows(whole.outputs, np.log([[[0.5, 0.5]]]))).round(3)
-    array([[0.368]])
+    array([[0.365]])
     """
 
     name: ClassVar[str] = "distance"
@@ -113,7 +107,6 @@ class Distance:
     )
     source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
     shadows: ClassVar[Kind] = "paired"
-    needs_bins: ClassVar[bool] = False
 
     def scores(
         self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
@@ -144,7 +137,6 @@ class Frequency:
     )
     source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
     shadows: ClassVar[Kind] = "paired"
-    needs_bins: ClassVar[bool] = True
 
     def scores(
         self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
@@ -158,6 +150,7 @@ class Frequency:
 def _checked(inputs: AttackInputs, shadows: Shadows) -> list[Float[np.ndarray, "models targets classes"]]:
     """The log-probabilities of attacked models, of shadow models with each target, and without it."""
     assert isinstance(shadows, PairedShadows)
+    check_ranges("[2, inf)", bins=inputs.bins)
     shape = (max(len(shadows.with_target), 1), *inputs.outputs.shape[1:])
     check_shapes(shape, with_target=shadows.with_target, without_target=shadows.without_target)
     owners = "the attacked model", "shadow models trained with the target", "shadow models trained without it"
@@ -169,12 +162,8 @@ def _total(
     of_out: Float[np.ndarray, "targets classes"],
     weights: Float[np.ndarray, "*models targets classes"] | float = 1.0,
 ) -> Float[np.ndarray, "*models targets"]:
-    """The sum over classes of weight * log(of_in / of_out); 0 on both sides adds nothing, and infinities cancel."""
-    with np.errstate(divide="ignore", invalid="ignore"):  # logarithms of 0, differences of two of them
-        terms = (np.log(of_in) - np.log(of_out)) * weights
-    terms[np.isnan(terms)] = 0.0
-    terms[(terms == np.inf).any(axis=-1) & (terms == -np.inf).any(axis=-1)] = 0.0
-    return terms.sum(axis=-1)
+    """The sum over classes of weight * log(of_in / of_out); of bins, neither is 0."""
+    return ((np.log(of_in) - np.log(of_out)) * weights).sum(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -192,7 +181,6 @@ class Untargeted:
     meaning: ClassVar[str] = "One attack network for all records, trained on outputs of shadow models."
     source: ClassVar[str] = "Shokri et al. 2017"
     shadows: ClassVar[Kind] = "pooled"
-    needs_bins: ClassVar[bool] = False
 
     def scores(
         self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows

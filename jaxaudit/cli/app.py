@@ -51,27 +51,13 @@ scores = typer.Typer(
 )
 
 
-class OfSets(typer.core.TyperCommand):
-    """A command that says where sets stand, if an option is taken to be one of them."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        role = next((word for word in args if word.startswith(("--holdout", "--members"))), "").partition("=")[0]
-        flags = [flag for parameter in self.params for flag in parameter.opts]
-        if role and role not in flags and "--deal" in flags:
-            raise InputError(
-                f"{role}: sets stand in one folder, --deal FOLDER, with query.*, holdout.* and members.*; what a model "
-                "says of all of them is one --target."
-            )
-        return super().parse_args(ctx, args)
-
-
 GROUPS = {"shadows": shadows, "scores": scores}
 for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     judges = any(field.name == "fail_on" for field in fields_of(command.options()))
     words = command.name.split()
     epilog = JUDGED if judges else DONE
     place = GROUPS.get(words[0], app)
-    place.command(words[-1], cls=OfSets, epilog=epilog, context_settings=HELP)(command.as_function())
+    place.command(words[-1], epilog=epilog, context_settings=HELP)(command.as_function())
 for title, place in GROUPS.items():
     app.add_typer(place, name=title)
 app.command(epilog=DONE, context_settings=HELP)(report)

@@ -55,7 +55,6 @@ class Command:
         checks: functions that raise `InputError` for contradicting options; called before any data are read.
         first: names of the options that most people need, listed first in the help.
         compiles: whether it compiles so much that programs are stored for the next run.
-        listed: how many records a terminal lists.
     """
 
     name: str
@@ -65,7 +64,6 @@ class Command:
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
     compiles: bool = True
-    listed: int = 0
 
     def as_function(self) -> Callable[..., None]:
         """The command as a function for Typer."""
@@ -108,7 +106,7 @@ def run(command: Command, options: Any) -> None:
         from jaxaudit.report.terminal import as_terminal
 
         run_result = Run(out.resolve().name if out else command.name, outcome.kind or command.name, *outcome[:2])
-        part = part_of(run_result, command.listed)
+        part = part_of(run_result)
         try:
             if out is not None:
                 _save(out, outcome, text_at_80_columns(as_terminal(part)))

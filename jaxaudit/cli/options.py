@@ -5,7 +5,7 @@ Typer reads them from the command line as the parameters of a function.
 
 import dataclasses
 import enum
-import re
+import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -60,7 +60,7 @@ class DeclaredOption:
         flags: by default its name with hyphens.
         check: raises `InputError` if a value is invalid by itself.
         names: `data` or `file` if its value names a path, whose content, not the value, is part of a run's identity;
-            `code` if it may name code of your own, `codes` if each name of a list may.
+            `code` if it may name code of your own.
         place: extracts the path from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
         of: the sources of models with which it has an effect, among those of its group.
@@ -74,7 +74,7 @@ class DeclaredOption:
     maximum: int | float | None = None
     metavar: str | None = None
     check: Check | None = None
-    names: Literal["", "data", "file", "code", "codes"] = ""
+    names: Literal["", "data", "file", "code"] = ""
     place: Callable[[Any], Any] | None = None
     decides: bool = True
     of: ModelSource = EVERY_SOURCE
@@ -103,6 +103,17 @@ class OptionField(typing.NamedTuple):
         """The allowed values, where its kind is a `Literal`, an optional one or several of them; else none."""
         literals = [kind for kind in (self.kind, *typing.get_args(self.kind)) if typing.get_origin(kind) is Literal]
         return typing.get_args(literals[0]) if literals else ()
+
+    @property
+    def repeatable(self) -> bool:
+        return typing.get_origin(self.kind) is tuple
+
+    @property
+    def base(self) -> Any:
+        """Its kind, or that of each value, without None."""
+        kind = typing.get_args(self.kind)[0] if self.repeatable else self.kind
+        parts = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+        return next(part for part in parts if part is not types.NoneType)
 
     @property
     def setting(self) -> str:
@@ -190,9 +201,6 @@ def json_options(options: Any) -> dict[str, Any]:
     def one(value: Any, names: str) -> Any:
         if isinstance(value, list | tuple):
             return [one(single, names) for single in value]
-        if names == "codes" and isinstance(value, str):
-            # Only what stands between blanks is a path; the blanks stay, so that the words mean the same options.
-            return re.sub(r"[^,\s](?:[^,]*[^,\s])?", lambda match: without_folders(match[0]), value)
         return without_folders(str(value)) if isinstance(value, Path) or (names and isinstance(value, str)) else value
 
     source = models_source(options)

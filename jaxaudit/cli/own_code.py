@@ -1,6 +1,6 @@
 """Your own code by its name on the command line, beside what is built in. Imports nothing heavy.
 
-Networks, optimizers and augmentations have such names; tests and attacks have fields, too, by `NAME.FIELD=VALUE`.
+Networks, optimizers and augmentations have such names. Tests, attacks and methods have fields, by `NAME.FIELD=VALUE`.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,6 @@ import cloudpickle
 import msgspec
 
 from jaxaudit.cli.options import fields_of
-from jaxaudit.cli.parsers import parse_names
 from jaxaudit.errors import InputError
 
 
@@ -55,60 +54,6 @@ def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str,
     if not os.path.isfile(file):
         raise InputError(f"{flag} {text}: there is no file {file}; is the path right?")
     return OwnCode(file, f"jaxaudit_model_{file.stem}", name)
-
-
-def parse_own_names(
-    flag: str, text: str, known_names: tuple[str, ...], own_kind: str, noun: str
-) -> dict[str, OwnCode | None]:
-    """The distinct names of a list separated by commas, in order, each with the location of your own code or None.
-
-    The arguments are those of `parse_own`.
-
-    >>> parse_own_names("--tests", "rho, mine:Test", ("rho",), "your own test", "Test")
-    {'rho': None, 'mine:Test': OwnCode(file=None, module='mine', name='Test')}
-    """
-    words = list(filter(None, map(str.strip, text.split(","))))
-    own_codes = {
-        word: parse_own(flag, word, (), own_kind, noun) for word in words if ":" in word or word.endswith(".py")
-    }
-    built_in = [word for word in words if word not in own_codes]
-    if built_in or not own_codes:
-        parse_names(",".join(built_in), known_names, flag)
-    return {word: own_codes.get(word) for word in words}
-
-
-def load_named(
-    flag: str, names: Mapping[str, OwnCode | None], interface: type[Any], needs: str, taken: Collection[str]
-) -> dict[str, Any]:
-    """Your own values among these names, by the name as given. A class is called without arguments.
-
-    Refuses a value that lacks an attribute of the interface, or whose `name` is no word or is taken by a built-in one;
-    `needs` says what it must be.
-    """
-    values_by_text: dict[str, Any] = {}
-    for text, code in names.items():
-        if code is None:
-            continue
-        value = load_value(flag, text, code)
-        try:
-            value = value() if isinstance(value, type) else value
-        except Exception as error:
-            raise InputError(
-                f"{flag} {text} is a class, which is called without arguments: {type(error).__name__}: {error}; give "
-                "its fields defaults, or name a value that it made."
-            ) from error
-        members = [member for member in {**vars(interface), **interface.__annotations__} if not member.startswith("_")]
-        lacking = [member for member in members if not hasattr(value, member)]
-        if lacking:
-            raise InputError(
-                f"{flag} {text} is of type {type(value).__name__}, which has no {', '.join(lacking)}; name {needs}."
-            )
-        if not re.fullmatch(r"[A-Za-z0-9-]+", str(value.name)):
-            raise InputError(f"{flag} {text}: its name must be letters, digits and hyphens; got {value.name!r}.")
-        if value.name in (*taken, *(previous.name for previous in values_by_text.values())):
-            raise InputError(f"{flag} {text} has the name {value.name!r}, which is taken; give it another `name`.")
-        values_by_text[text] = value
-    return values_by_text
 
 
 def load_value(flag: str, text: str, code: OwnCode) -> Any:
@@ -161,13 +106,12 @@ def source_hashes(options: Any) -> dict[str, str]:
     for field in fields_of(options):
         value = values[field.name] = field.value
         parse, names = cast("Any", field.declared.check), field.declared.names
-        if value is None or names not in ("code", "codes"):
+        if value is None or names != "code":
             continue
-        if names == "code" and isinstance(value, str):
+        if isinstance(value, str):
             hashes[field.name] = source_hash(parse(value))
             continue
-        several = parse(value).values() if names == "codes" else map(parse, value)
-        hashes |= {f"{field.name} {number}": source_hash(code) for number, code in enumerate(several)}
+        hashes |= {f"{field.name} {number}": source_hash(code) for number, code in enumerate(map(parse, value))}
     if values.get("lora") is not None:
         from jaxaudit.models.language_model import folder_hash
 
@@ -342,7 +286,7 @@ def parse_field(flag: str, text: str) -> tuple[str, str, str]:
 
 
 def with_fields(flag: str, texts: Sequence[str], values: Mapping[str, Value]) -> dict[str, Value]:
-    """These values, with the fields that `texts` set; the name before the point is the `name` of a value.
+    """These values by name, with the fields that `texts` set.
 
     Raises:
         InputError: there is no value of this name, it has no such field, or the text is no value of the field's type.
@@ -350,27 +294,16 @@ def with_fields(flag: str, texts: Sequence[str], values: Mapping[str, Value]) ->
     changed = dict(values)
     for text in texts:
         name, field, word = parse_field(flag, text)
-        keys = {getattr(value, "name", key): key for key, value in changed.items()}
-        if name not in keys:
-            raise InputError(f"{flag} {text}: {name} is not made in this run; fields can be set of {', '.join(keys)}.")
-        value: Any = changed[keys[name]]
+        if name not in changed:
+            names = ", ".join(changed)
+            raise InputError(f"{flag} {text}: {name} is not made in this run; fields can be set of {names}.")
+        value: Any = changed[name]
         types = get_type_hints(type(value), include_extras=True)
-        fields = [option.name for option in dataclasses.fields(value) if option.init] if _is_record(value) else []
+        fields = [option.name for option in dataclasses.fields(value) if option.init]
         if field not in fields:
-            has = (
-                f"it has {', '.join(fields)}"
-                if fields
-                else "it has none to set (one of your own has those of its dataclass)"
-            )
-            raise InputError(f"{flag} {text}: {name} has no field {field}; {has}.")
+            raise InputError(f"{flag} {text}: {name} has no field {field}; it has {', '.join(fields) or 'none'}.")
         try:
-            changed[keys[name]] = dataclasses.replace(
-                value, **{field: msgspec.convert(word, types[field], strict=False)}
-            )
+            changed[name] = dataclasses.replace(value, **{field: msgspec.convert(word, types[field], strict=False)})
         except (msgspec.ValidationError, TypeError, ValueError) as error:
             raise InputError(f"{flag} {text}: {word!r} is no value of {field}: {error}.") from error
     return changed
-
-
-def _is_record(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)

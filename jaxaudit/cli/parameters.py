@@ -1,26 +1,24 @@
 """From declared options to the parameters of Typer, and from the words of a command line to their values.
 
-The settings of a recipe are one parameter, `--recipe NAME=VALUE`, or a file of such lines.
+Typer gives words; what they mean is decided here, for options and for the settings of a recipe alike. These are one
+parameter, `--recipe NAME=VALUE`.
 """
 
 import difflib
 import inspect
 import math
 import os
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from jaxaudit.cli.options import DeclaredOption, OptionField, Options, fields_of, with_values
+from jaxaudit.cli.options import OptionField, Options, fields_of, with_values
 from jaxaudit.cli.own_code import is_of_sklearn
 from jaxaudit.errors import InputError
 
-METAVARS = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+METAVARS = {bool: "", int: "N", float: "X", Path: "PATH", str: "TEXT"}
 """Placeholders for values in the help, by type."""
 
 
@@ -43,10 +41,8 @@ def as_parameters(
             recipe = {of_estimators[0].name: tuple(f"{name}={value}" for name, value in words.items())}
         else:
             recipe = recipe_values(words, settings)
-        values = {**recipe, **{name: _converted(value) for name, value in arguments.items()}}
-        # A repeatable option that was not given is empty, not None.
-        values |= {field.name: () for field in fields if field.value == () and values[field.name] is None}
-        run(with_values(kind(), **values))
+        values = {field.name: value_of(field, arguments[field.name]) for field in fields}
+        run(with_values(kind(), **recipe, **values))
 
     parameters = [_parameter(field) for field in ordered_fields]
     parameters += [_recipe_parameter(settings, [field.declared.help for field in of_estimators])] if settings else []
@@ -57,23 +53,15 @@ def as_parameters(
 
 
 RECIPE, OF_RECIPE = "recipe", "--recipe"
-LARGEST_RECIPE = 1 << 16
-"""Bytes of a file of settings."""
 
 
-def recipe_words(texts: Sequence[str]) -> dict[str, Any]:
-    """The values by their names, from `NAME=VALUE` and files of such lines in TOML.
-
-    Of a name that is given twice the later value counts, and a word more than a file.
-    """
-    words = [text.partition("=") for text in texts if not _is_file(text)]
+def recipe_words(texts: Sequence[str]) -> dict[str, str]:
+    """The values by their names, from `NAME=VALUE`. Of a name that is given twice the later value counts."""
+    words = [text.partition("=") for text in texts]
     bare = next((name for name, equals, _ in words if not equals), None)
     if bare is not None:
-        raise InputError(f"--recipe {bare}: write NAME=VALUE, such as learning-rate=0.1, or name a .toml file.")
-    written: dict[str, str] = {}
-    for text in filter(_is_file, texts):
-        written |= _read_recipe(Path(os.path.expanduser(text)))
-    return {**written, **{name: value for name, _, value in words}}
+        raise InputError(f"--recipe {bare}: write NAME=VALUE, such as learning-rate=0.1.")
+    return {name: value for name, _, value in words}
 
 
 def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> dict[str, Any]:
@@ -85,50 +73,44 @@ def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> 
             near = difflib.get_close_matches(name, fields_by_setting, n=1)
             advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(fields_by_setting)}."
             raise InputError(f"--recipe {name[:100]}: is no setting of a recipe; {advice}")
-        values[fields_by_setting[name].name] = _setting_value(fields_by_setting[name], value)
+        field = fields_by_setting[name]
+        values[field.name] = value_of(field, [part.strip() for part in value.split(",")] if field.repeatable else value)
     return values
 
 
-def _is_file(text: str) -> bool:
-    return "=" not in text and text.lower().endswith(".toml")
+def value_of(field: OptionField, words: Any) -> Any:
+    """The value of an option, of the kind that its field has: of its word, of all where it is repeatable, or as it is
+    where it takes no word.
+    """
+    if field.repeatable:
+        return tuple(_value_of_word(field, word) for word in words or ())
+    return words if words is None or isinstance(words, bool) else _value_of_word(field, words)
 
 
-def _read_recipe(path: Path) -> dict[str, str]:
-    """The settings of a file, each as the word that says it."""
-    # Imported here because most commands read none.
-    import tomllib
-
-    from jaxaudit.data.formats.parsing import parsing
-    from jaxaudit.data.paths import read_small
-
-    with parsing(f"{path}: is no file of settings in TOML", "write a line NAME = VALUE for each."):
-        settings = tomllib.loads(read_small(path, LARGEST_RECIPE).decode())
-    return {
-        name: ",".join(map(str, value)) if isinstance(value, list) else str(value) for name, value in settings.items()
-    }
-
-
-def _setting_value(field: OptionField, value: str) -> Any:
-    """The value of a setting, of the kind that its field has."""
-    if typing.get_origin(field.kind) is tuple:
-        return tuple(part.strip() for part in value.split(","))
-    base = _base(field.kind)
+def _value_of_word(field: OptionField, word: Any) -> Any:
+    base, least, most = field.base, field.declared.minimum, field.declared.maximum
+    if field.choices and word not in field.choices:
+        raise InputError(f"{field.flag}: {word} is not one of {', '.join(field.choices)}.")
+    if base is Path:
+        return at_home(Path(word))
+    if base not in (int, float):
+        return word
+    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
     try:
-        if base in (int, float):
-            return _number_within(base, field.declared)(value)
-        return _chosen(field.choices, value) if field.choices else value
-    except typer.BadParameter as error:
-        raise InputError(f"--recipe {field.setting}: {error.message}") from None
+        value = base(word)
+    except ValueError:
+        raise InputError(f"{field.flag}: {word} is no{' whole' if base is int else ''} number.") from None
+    if not low <= value <= high:
+        within = f"from {low:,} to {high:,}" if most is not None else f"at least {low:,}"
+        raise InputError(f"{field.flag}: {word} is out of range: give a number {within}.")
+    return value
 
 
 def _recipe_parameter(settings: Sequence[OptionField], notes: Sequence[str]) -> inspect.Parameter:
     names = ", ".join(
         f"{field.setting}{'' if field.value in (None, ()) else f' ({field.value})'}" for field in settings
     )
-    help = (
-        f"How models are made: NAME=VALUE, or a .toml file of such lines. Repeatable. NAME is one of {names}; "
-        "`jaxaudit shadows train --help` explains each."
-    )
+    help = f"How models are made. Repeatable. NAME is one of {names}; `jaxaudit shadows train --help` explains each."
     help = " ".join([help, *notes])
     info = typer.Option(OF_RECIPE, rich_help_panel=settings[-1].panel or None, help=help, metavar="NAME=VALUE")
     return inspect.Parameter(
@@ -146,12 +128,6 @@ def _recipe_table(settings: Sequence[OptionField]) -> str:
     return "\n\n    ".join(lines)
 
 
-def _converted(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return tuple(_converted(single) for single in value)
-    return at_home(value) if isinstance(value, Path) else value
-
-
 def at_home(path: Path) -> Path:
     """The path with a leading `~` replaced, as by a shell."""
     expanded = os.path.expanduser(path)
@@ -161,52 +137,18 @@ def at_home(path: Path) -> Path:
 
 
 def _parameter(field: OptionField) -> inspect.Parameter:
-    declared, kind, default = field.declared, field.kind, field.value
-    several = typing.get_origin(kind) is tuple
-    if several:
-        kind = typing.get_args(kind)[0]
+    declared, base, default, help = field.declared, field.base, field.value, field.declared.help
+    kind: Any = base if base in (bool, Path) else str
+    if field.repeatable:
         default = default if default is ... else list(default) or None
-    base, help, parser = _base(kind), declared.help, None
-    metavar = "" if base is bool else METAVARS.get(base, "NAME")
-    # In the help a range or choices would leave no room for the option's name.
+        kind = list[kind] | None
     if field.choices:
-        kind, parser, help = str, partial(_chosen, field.choices), f"{help} [{' | '.join(field.choices)}]"
-    elif declared.minimum is not None or declared.maximum is not None:
-        parser = _number_within(base, declared)
-    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or metavar, "parser": parser}
+        help = f"{help} [{' | '.join(field.choices)}]"
+    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or METAVARS.get(base, "NAME")}
     if declared.argument:
         info = typer.Argument(**{**settings, "metavar": field.flag})
     else:
         info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **settings)
-    annotation = Annotated[list[kind] | None if several else kind, info]
-    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _base(kind: Any) -> Any:
-    """A kind without None."""
-    parts = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
-    return next(part for part in parts if part is not types.NoneType)
-
-
-def _chosen(choices: Sequence[str], text: Any) -> Any:
-    if text not in choices:
-        raise typer.BadParameter(f"{text} is not one of {', '.join(choices)}.")
-    return text
-
-
-def _number_within(kind: type[Any], declared: DeclaredOption) -> Callable[[Any], Any]:
-    """A function that converts a word to a number, and rejects numbers out of range."""
-    least, most = declared.minimum, declared.maximum
-    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
-    within = f"from {least:,} to {most:,}" if least is not None and most is not None else f"at least {low:,}"
-
-    def parse(text: Any) -> Any:
-        try:
-            value = kind(text)
-        except ValueError:
-            raise typer.BadParameter(f"{text} is no{' whole' if kind is int else ''} number.") from None
-        if not low <= value <= high:
-            raise typer.BadParameter(f"{text} is out of range: give a number {within}.")
-        return value
-
-    return parse
+    return inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
+    )

@@ -7,9 +7,7 @@ from .attack import Vulnerability as Vulnerability
 from .attack import attack_metrics as attack_metrics
 from .attack import correlation as correlation
 from .attack import likeness as likeness
-from .attack import per_target_accuracy as per_target_accuracy
 from .attack import same_outputs as same_outputs
-from .attack import strongest_attack as strongest_attack
 from .attack import vulnerability as vulnerability
 from .attack_rates import AttackRates as AttackRates
 from .attack_rates import Curve as Curve

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import check_ranges, check_shapes
@@ -36,22 +36,19 @@ class AttackMetrics(StrictStruct, frozen=True):
 
 
 class Correlation(StrictStruct, frozen=True):
-    """Pearson's correlation `coefficient` of `count` pairs; NaN with a `reason` if it is not available.
+    """Pearson's correlation; NaN where there is none.
 
     The p-value is two-sided, under the null hypothesis of uncorrelated normal variables.
     """
 
     coefficient: NumberOrNaN
     p_value: NumberOrNaN
-    count: int
-    reason: str | None
 
 
 def attack_metrics(
     key: OneKey,
-    scores: Float[Array | np.ndarray, " attacks"],
-    truth: Bool[Array | np.ndarray, " attacks"],
-    targets: Int[Array | np.ndarray, " attacks"] | None = None,
+    scores: Float[np.ndarray, "models targets"],
+    truth: Bool[np.ndarray, "models targets"],
     *,
     level: float = 0.95,
     bootstrap: int = BOOTSTRAP_REPLICATES,
@@ -68,29 +65,25 @@ def attack_metrics(
 
     Args:
         key: random key of the bootstrap; 128 bits of it seed NumPy's SFC64 generator.
-        scores, truth: of each attack; and whether its target was in the training set.
-        targets: the index of each attack's record, from 0; None: every attack has a target of its own.
+        scores, truth: of each attack on a target; and whether the target was in the model's training set.
 
     >>> import jax
-    >>> scores, truth = np.array([2.0, 1.0, -1.0, 0.5]), np.array([True, True, False, False])
+    >>> scores, truth = np.array([[2.0, 1.0, -1.0, 0.5]]), np.array([[True, True, False, False]])
     >>> answer = attack_metrics(jax.random.key(1), scores, truth)
     >>> answer.accuracy.value, round(answer.precision.value, 3), answer.auc.value
     (0.75, 0.667, 1.0)
     """
     check_ranges("[1, inf)", bootstrap=bootstrap)
     check_ranges("(0, 1)", level=level)
-    ranking = rank(scores, truth)
-    check_shapes(ranking.order.shape, targets=targets)
-    check_ranges("[0, inf)", targets=targets)
-    of_attacks = np.arange(len(ranking.order)) if targets is None else np.asarray(targets)
-    distinct, cluster = np.unique(of_attacks, return_inverse=True)
-    clusters, called, members = len(distinct), np.asarray(scores) > 0, np.asarray(truth)
-    # tp, fp, fn and tn of every cluster.
-    kinds = called & members, called & ~members, ~called & members, ~called & ~members
-    outcomes = np.stack([np.bincount(cluster[kind], minlength=clusters) for kind in kinds], axis=1)
+    check_shapes(scores.shape, truth=truth)
+    models, clusters = scores.shape
+    ranking, called = rank(scores.ravel(), truth.ravel()), scores > 0
+    # tp, fp, fn and tn of every target.
+    kinds = called & truth, called & ~truth, ~called & truth, ~called & ~truth
+    outcomes = np.stack([kind.sum(axis=0) for kind in kinds], axis=1)
 
-    def numbers(drawn: Int[np.ndarray, "replicates clusters"]) -> Float[np.ndarray, "replicates numbers"]:
-        running = running_counts(ranking, drawn[:, cluster])
+    def numbers(drawn: Int[np.ndarray, "replicates targets"]) -> Float[np.ndarray, "replicates numbers"]:
+        running = running_counts(ranking, np.tile(drawn, models))
         return np.concatenate([_rates(drawn @ outcomes), area(*running)[:, None]], axis=1)
 
     values = numbers(np.ones((1, clusters), np.int64))[0]
@@ -98,7 +91,7 @@ def attack_metrics(
     if clusters > 1:
         words = np.asarray(jax.random.bits(key, (4,), jnp.uint32))
         random = np.random.Generator(np.random.SFC64(np.random.SeedSequence(words.tolist())))
-        size = max(1, _CHUNK_VALUES // len(cluster))
+        size = max(1, _CHUNK_VALUES // scores.size)
         parts = [min(size, bootstrap - start) for start in range(0, bootstrap, size)]
         draws = np.concatenate([numbers(cluster_counts(random, clusters, part)) for part in parts])
         low, high = _interval(draws, level)
@@ -122,80 +115,24 @@ def _interval(draws: np.ndarray, level: float) -> np.ndarray:
     return ends
 
 
-def per_target_accuracy(
-    scores: Float[Array | np.ndarray, " attacks"],
-    truth: Bool[Array | np.ndarray, " attacks"],
-    targets: Int[Array | np.ndarray, " attacks"],
-    count: int,
-) -> Float[np.ndarray, " count"]:
-    """The share of right answers among the attacks on each target (section 5.4); NaN for a target without attacks.
-
-    `targets` has each attack's target, from 0 to `count` - 1. An attack that always answers `in` (a score above 0)
-    reaches 0.5 if each target was in half of the training sets.
-
-    >>> truth = np.array([True, False, True])
-    >>> per_target_accuracy(np.array([1.0, 1.0, 1.0]), truth, np.array([0, 0, 2]), 3)
-    array([0.5, nan, 1. ])
-    """
-    scores, truth, targets = np.asarray(scores), np.asarray(truth), np.asarray(targets)
-    check_shapes(scores.shape, truth=truth, targets=targets)
-    check_ranges("[-inf, inf]", scores=scores)
-    check_ranges(f"[0, {count})", targets=targets)
-    right = np.bincount(targets[(scores > 0) == truth], minlength=count)
-    attacks = np.bincount(targets, minlength=count)
-    return np.divide(right, attacks, out=np.full(count, np.nan), where=attacks > 0)
-
-
-def strongest_attack(
-    accuracies: Float[Array | np.ndarray, "attacks targets"],
-) -> tuple[Float[np.ndarray, " targets"], Int[np.ndarray, " targets"]]:
-    """The largest per-target accuracy over attacks (figure 2), and the index of that attack (the first if tied).
-
-    A target that was not attacked has NaN and -1. The largest of several accuracies is above chance even if no attack
-    is: by about 0.03 for 200 attacks per target and 3 kinds of attack.
-
-    >>> strongest_attack(np.array([[0.5, 0.9, np.nan], [0.7, 0.6, np.nan]]))
-    (array([0.7, 0.9, nan]), array([ 1,  0, -1]))
-    """
-    values = np.asarray(accuracies, np.float64)
-    comparable = np.where(np.isnan(values), -np.inf, values)
-    check_ranges("[1, inf)", attacks=len(comparable))
-    largest, which = comparable.max(axis=0), comparable.argmax(axis=0)
-    none = np.isneginf(largest)
-    return np.where(none, np.nan, largest), np.where(none, -1, which)
-
-
-def correlation(
-    first: Float[Array | np.ndarray, " targets"], second: Float[Array | np.ndarray, " targets"]
-) -> Correlation:
+def correlation(first: Float[np.ndarray, " targets"], second: Float[np.ndarray, " targets"]) -> Correlation:
     """Pearson's correlation of two numbers per target, such as accuracy and mean PDTP, and its p-value (SciPy's).
 
-    Targets with a NaN (not attacked, or not measured) are left out. The correlation is NaN, with a reason, for fewer
-    than 3 targets, if one side is constant (to 11 digits), or if a value is infinite (as exact PDTP).
+    NaN for fewer than 3 targets, if a value is not finite, or if one side is constant (to 11 digits).
 
     >>> correlation(np.array([0.5, 0.6, 0.9, 0.8]), np.array([0.1, 1.0, 3.0, 2.0])).coefficient
     0.991...
-    >>> correlation(np.array([0.5, 0.5, 0.5]), np.array([0.1, 1.0, 3.0])).reason
-    'one side is constant'
     """
-    check_shapes(np.shape(first), second=second)
-    pairs = np.stack([np.asarray(first, np.float64), np.asarray(second, np.float64)])
-    pairs = pairs[:, ~np.isnan(pairs).any(axis=0)]
-    count, reason = pairs.shape[1], None
-    if count < 3:
-        reason = "fewer than 3 targets"
-    elif np.isinf(pairs).any():
-        reason = "a value is infinite"
-    elif (np.ptp(pairs, axis=1) <= 1e-11 * np.abs(pairs).max(axis=1)).any():
-        reason = "one side is constant"
-    if reason is not None:
-        return Correlation(np.nan, np.nan, count, reason)
+    check_shapes(first.shape, second=second)
+    pairs = np.stack([first, second])
+    if pairs.shape[1] < 3 or not np.isfinite(pairs).all():
+        return Correlation(np.nan, np.nan)
+    if (np.ptp(pairs, axis=1) <= 1e-11 * np.abs(pairs).max(axis=1)).any():
+        return Correlation(np.nan, np.nan)
     result: Any = scipy.stats.pearsonr(*pairs)
-    return Correlation(float(result.statistic), float(result.pvalue), count, None)
+    return Correlation(float(result.statistic), float(result.pvalue))
 
 
-LEAST = 2
-"""The least number of models with the record, and of models without it, for an interval."""
 STRANGE = 1e-3
 """The level at which `likeness` rejects that a target is like its shadow models."""
 
@@ -203,15 +140,12 @@ STRANGE = 1e-3
 class Vulnerability(NamedTuple):
     """The exposure of each record, over shadow models; intervals hold for a record chosen in advance.
 
-    `gap` is the mean log-odds (nats) of models with the record minus that of models without it, `separation` the
-    probability that it is higher, and `named` and `wrongly` the shares of either kind that an attack calls members.
+    `separation` is the probability that log-odds of a model with the record are higher than those of one without it,
+    and `named` and `wrongly` are the shares of either kind that an attack calls members.
     """
 
     inside: Integers
     outside: Integers
-    gap: Numbers
-    gap_low: Numbers
-    gap_high: Numbers
     separation: Numbers
     named: Numbers
     named_low: Numbers
@@ -245,14 +179,6 @@ def vulnerability(
 ) -> Vulnerability:
     """The exposure of each record, from log-odds (nats), what an attack calls members, and what it scores."""
     inside, outside = membership.sum(axis=0), (~membership).sum(axis=0)
-    of_in, of_out = (_moments(log_odds, side) for side in (membership, ~membership))
-    is_judged = (inside >= LEAST) & (outside >= LEAST)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        parts = of_in[1] / inside, of_out[1] / outside
-        error = parts[0] + parts[1]
-        freedom = error**2 / (parts[0] ** 2 / (inside - 1) + parts[1] ** 2 / (outside - 1))
-        reach = np.where(error > 0, special.stdtrit(freedom, (1 + level) / 2) * np.sqrt(error), np.nan)
-    gap = np.where(is_judged, of_in[0] - of_out[0], np.nan)
     times, times_outside = (membership & judged).sum(axis=0), (~membership & judged).sum(axis=0)
     hits, alarms = (called & membership & judged).sum(axis=0), (called & ~membership & judged).sum(axis=0)
     ends = exact_shares(hits, times, level)
@@ -265,7 +191,7 @@ def vulnerability(
     ranks = np.where(membership, mid_ranks(log_odds), 0.0).sum(axis=0)
     wins = (ranks - inside * (inside + 1) / 2) / np.maximum(inside * outside, 1)
     separation = np.where((inside > 0) & (outside > 0), wins, np.nan)
-    return Vulnerability(inside, outside, gap, gap - reach, gap + reach, separation, named_share, low, high, wrongly)
+    return Vulnerability(inside, outside, separation, named_share, low, high, wrongly)
 
 
 def same_outputs(log_odds: Scores, labels: Integers) -> Integers:
@@ -316,12 +242,3 @@ def _squares(outputs: np.ndarray, shadow_profile: Profile) -> np.ndarray:
     inside = (outputs - shadow_profile.inside) ** 2 / shadow_profile.inside_variance
     outside = (outputs - shadow_profile.outside) ** 2 / shadow_profile.outside_variance
     return np.minimum(inside, outside) + 1e-12
-
-
-def _moments(log_odds: np.ndarray, side: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance (ddof 1) of each record's log-odds over the models that `side` selects."""
-    count = side.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(side, log_odds, 0.0).sum(axis=0) / count
-        variance = np.where(side, (log_odds - mean) ** 2, 0.0).sum(axis=0) / (count - 1)
-    return mean, variance

@@ -13,7 +13,7 @@ from scipy import special
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import auc, mid_ranks, power, rank, running_counts
-from jaxaudit.metrics.arrays import Members, PerModel, Scores
+from jaxaudit.metrics.arrays import Members, Scores
 from jaxaudit.metrics.over_models import LEAST_EXPECTED, NONE, Estimate, clopper_pearson, exact_shares, mean_of_models
 
 SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
@@ -21,11 +21,7 @@ FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
 BY_CHANCE, MARGIN = 0.001, 1.1
 """Thresholds are rejected if the false positive rate is above `MARGIN` times the stated one, significantly at level
 `BY_CHANCE`."""
-MEMBER_SHARES = (0.01, 0.1, 0.5)
-"""Shares of members among all records for which the predictive value is given."""
 ROC_POINTS = 61
-GRID = 2048
-"""The threshold of the balanced accuracy is the best of this many."""
 ScoredModels = tuple[Float[np.ndarray, "others n"], Bool[np.ndarray, "others n"]]
 """Scores of each record under some models (NaN if the attack gives none), and the membership masks of the models."""
 
@@ -37,7 +33,6 @@ class RateAt(StrictStruct, frozen=True):
         value, low, high: share of members that are called members, and its interval.
         on_curve: the point of the ROC curve that papers print, of one threshold chosen with the true membership.
         spread: standard deviation of the true positive rate over models; NaN for one model.
-        predictive_value: the share of calls that are right, for each share of members in `MEMBER_SHARES`.
         resolvable: whether at least `LEAST_EXPECTED` false positives are expected.
         holds: whether the realised false positive rate is at most the stated one, up to chance and `MARGIN`.
     """
@@ -48,7 +43,6 @@ class RateAt(StrictStruct, frozen=True):
     high: NumberOrNaN
     on_curve: NumberOrNaN
     spread: NumberOrNaN
-    predictive_value: dict[str, NumberOrNaN]
     resolvable: bool
     holds: bool
 
@@ -76,13 +70,11 @@ class AttackRates(StrictStruct, frozen=True):
 
     Attributes:
         auc: mean area under the ROC curve over models, with Student's t; DeLong et al. (1988) for a single model.
-        balanced_accuracy: mean of true positive and true negative rate, by the threshold that is best on other models.
         unjudged: share of pairs of a record and a model without a score.
         tied: share of a model's scored records that have its commonest score; mean over models.
     """
 
     auc: Estimate
-    balanced_accuracy: Estimate
     tpr_at_fpr: tuple[RateAt, ...]
     realised_fpr: tuple[Realised, ...]
     roc: Curve
@@ -142,9 +134,6 @@ def attack_rates(
                 right.high,
                 on_curve=float(power(*running, limit)[0, 0]) if enough else np.nan,
                 spread=float(shares.std(ddof=1)) if is_resolved and len(shares) > 1 else np.nan,
-                predictive_value={
-                    f"{share:g}": positive_predictive_value(right.value, wrong.value, share) for share in MEMBER_SHARES
-                },
                 resolvable=enough,
                 holds=bool(holds),
             )
@@ -152,7 +141,6 @@ def attack_rates(
         realised.append(Realised(limit, wrong.value, wrong.low, wrong.high))
     return AttackRates(
         auc=mean_of_models(areas, level) if sum(is_mixed) > 1 else _delong(*split[is_mixed.index(True)], level),
-        balanced_accuracy=mean_of_models(_balanced(scores, truth, thresholds_of), level),
         tpr_at_fpr=tuple(rates),
         realised_fpr=tuple(realised),
         roc=_curve(running[0][0], running[1][0], non_members, level),
@@ -215,48 +203,6 @@ def _by_thresholds(
     of_scores = {id(scores): (scores, truth) for scores, truth in thresholds_of}
     setters = np.array([id(scores) for scores, _ in thresholds_of])
     return [(np.flatnonzero(setters == identity), threshold_source) for identity, threshold_source in of_scores.items()]
-
-
-def _balanced(scores: np.ndarray, truth: np.ndarray, thresholds_of: Sequence[ScoredModels] | None) -> PerModel:
-    """The balanced accuracy of each model, with the threshold that is best on the other models; NaN without both."""
-    accuracies = np.full(len(scores), np.nan)
-    for rows, threshold_source in _by_thresholds(len(scores), thresholds_of):
-        of_scores, of_truth = threshold_source or (scores, truth)
-        finite_scores = of_scores[~np.isnan(of_scores)]
-        grid = np.unique(np.quantile(finite_scores, np.linspace(0, 1, GRID), method="lower"))
-        hits, alarms = _above(scores[rows], truth[rows], grid)
-        setters = (hits, alarms) if threshold_source is None else _above(of_scores, of_truth, grid)
-        totals = [counts.sum(axis=0) for counts in setters]
-        for model, own_hits, own_alarms in zip(rows, hits, alarms, strict=True):
-            # A model that is among those that set the thresholds is left out.
-            own_counts = (own_hits, own_alarms) if threshold_source is None else (0, 0)
-            left = [total - part for total, part in zip(totals, own_counts, strict=True)]
-            rates = [counts / max(counts[0], 1) for counts in left]
-            best = int((rates[0] - rates[1]).argmax())
-            if own_hits[0] and own_alarms[0]:
-                accuracies[model] = (own_hits[best] / own_hits[0] + 1 - own_alarms[best] / own_alarms[0]) / 2
-    return accuracies
-
-
-def _above(
-    scores: np.ndarray, truth: np.ndarray, grid: np.ndarray
-) -> tuple[Int[np.ndarray, "models grid"], Int[np.ndarray, "models grid"]]:
-    """How many members, and how many non-members, of each model score at least each threshold; all at the lowest."""
-    counts = []
-    for side in (truth, ~truth):
-        rows = [
-            np.sort(model_scores[row & ~np.isnan(model_scores)]) for model_scores, row in zip(scores, side, strict=True)
-        ]
-        counts.append(np.stack([len(row) - np.searchsorted(row, grid, side="left") for row in rows]))
-        # The lowest threshold calls all, also scores below those that the grid came from.
-        counts[-1][:, 0] = [len(row) for row in rows]
-    return counts[0], counts[1]
-
-
-def positive_predictive_value(true_positive: float, false_positive: float, share: float) -> float:
-    """The share of members among the records called members, given their `share` of all records; NaN without calls."""
-    members, false_share = share * true_positive, (1 - share) * false_positive
-    return members / (members + false_share) if members + false_share > 0 else float("nan")
 
 
 def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Estimate:

@@ -237,18 +237,6 @@ def draw_curves(axes: "Axes", curves: Mapping[str, Any]) -> None:
     style.legend(axes, 2)
 
 
-def draw_separations(axes: "Axes", edges: Sequence[float], counts: Sequence[int], unit: str) -> None:
-    """Draws a histogram of the records' separations: separation across, from 0 to 1, number of records up.
-
-    Separation says how well outputs tell models with a record from models without it; 0.5 is by chance. `unit` is what
-    the labels call a record, such as a group.
-    """
-    axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, alpha=0.75, edgecolor="white", linewidth=0.6)
-    dress(axes, f"separation of models with and without the {unit}", f"{unit}s")
-    axes.axvline(0.5, color=INK, linewidth=1.4, linestyle=DASHES[2])
-    axes.set_xlim(0, 1)
-
-
 def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
     """The upper end of the axis of PDTP."""
     return max(least, float(pdtp[np.isfinite(pdtp)].max(initial=0.0))) * 1.3

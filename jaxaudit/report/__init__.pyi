@@ -2,8 +2,6 @@
 
 from .html import report_html as report_html
 from .kinds import ARRAYS as ARRAYS
-from .kinds import in_words as in_words
-from .kinds import parse_name as parse_name
 from .kinds import part_of as part_of
 from .kinds import recorded as recorded
 from .kinds import run_kind as run_kind

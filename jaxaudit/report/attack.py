@@ -2,24 +2,20 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
 
-from jaxaudit.audits.attack.finding import GRADED_AT, NOT_GIVEN
+from jaxaudit.audits.attack.finding import NOT_GIVEN
 from jaxaudit.audits.attack.result import (
     AttackedTarget,
     AttackOutcome,
     AttackResult,
-    Exposure,
-    Published,
     Riskiest,
     SplitAttacks,
     check_attack_result,
 )
 from jaxaudit.errors import visible
-from jaxaudit.metrics.attack import Correlation
 from jaxaudit.metrics.attack_rates import AttackRates, Curve, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import charts as plot
@@ -33,7 +29,7 @@ from jaxaudit.report.sources import Term, terms
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
 
 
-def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
+def attack_part(run: Run[AttackResult]) -> RunContent:
     result = run.result
 
     question, setting = _asked(result, text(run.provenance.options.get("model")))
@@ -52,14 +48,13 @@ def attack_part(run: Run[AttackResult], top: int = 5) -> RunContent:
                 if of_targets is None
                 else (_rates_table(f"{result.decided_by}, targets of known membership", of_targets, "both"),)
             ),
-            *((_with_less_published(result),) if result.published else ()),
-            *records_tables(result, top),
+            *records_tables(result),
         ),
         _legend(result),
         (
-            *terms("membership attack", "ROC and AUC", "nat", "interval"),
+            *terms("membership attack", "ROC and AUC", "interval"),
             *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),
-            *(terms("accuracy of an attack", "PDTP", "correlation") if halves is not None else ()),
+            *(terms("accuracy of an attack", "PDTP", "nat", "correlation") if halves is not None else ()),
             *(Term(f"{visible(attack.name)} attack", attack.meaning, attack.source) for attack in result.attacks),
         ),
         _errors(result),
@@ -119,7 +114,7 @@ def _answer(result: AttackResult) -> Answer:
             ends if math.isfinite(accuracy.low) else "",
             (
                 ("Area under its ROC curve", f"{area} ({span(best.auc, 3) or 'no interval'})"),
-                ("Largest PDTP of a target", f"{number_text(halves.max_pdtp)} nats"),
+                ("Largest PDTP of a target", f"{number_text(max(record.pdtp for record in halves.records))} nats"),
             ),
         )
     facts = [(f"{result.unit.title()}s", f"{result.attacked:,}"), ("Shadow models", f"{result.models:,}")]
@@ -172,19 +167,11 @@ def _name(attack: AttackOutcome) -> str:
     return visible(attack.name)
 
 
-def correlation_text(correlation: Correlation) -> str:
-    """A correlation and its p-value, or why there is none."""
-    if math.isnan(correlation.coefficient):
-        return f"{NONE} ({visible(correlation.reason or 'undefined')})"
-    return f"{number_text(correlation.coefficient, 2)} (p = {precise(correlation.p_value)})"
-
-
 def _grid(result: AttackResult) -> PageTable:
     limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
     columns = {
         "attack": _name,
         "AUC": lambda attack: f"{number_text(attack.auc.value)}\n{span(attack.auc, 3).replace(' to ', '-')}",
-        "balanced\naccuracy": ("balanced_accuracy.value", number_text),
         **{
             f"TPR at\n{level_text(limit)} FPR": lambda attack, limit=limit: next(
                 _rate(rate.value, real.value) for rate, real in attack.rates if rate.fpr == limit
@@ -214,12 +201,6 @@ def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
         "realised false positive rate": lambda _, real: f"{number_text(real.value, 4)} ({span(real, 4)})",
         "TPR, SD over models": lambda rate, _: number_text(rate.spread, 4),
         "TPR on the curve": lambda rate, _: number_text(rate.on_curve, 4),
-        **{
-            f"right if {level_text(float(share))} are members": lambda rate, _, share=share: number_text(
-                rate.predictive_value[share]
-            )
-            for share in rates.tpr_at_fpr[0].predictive_value
-        },
     }
     columns = {
         "false positive rate": itemgetter(0),
@@ -227,28 +208,6 @@ def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
     }
     title = f"What {visible(name)} reaches" + (f"; {NONE}: {NOT_GIVEN}" if _withheld(rates) else "")
     return table_of(title, rows.items() if resolved else (), columns, ("false positive rate",), on=on)
-
-
-def _with_less_published(result: AttackResult) -> PageTable:
-    """What the deciding attack reaches on coarser outputs of the same models, beside all outputs."""
-    deciding = result.deciding
-    whole = Published("all outputs", result.finding.verdict, deciding.auc, deciding.tpr_at_fpr, deciding.realised_fpr)
-    limits = [rate.fpr for rate in deciding.tpr_at_fpr if rate.resolvable and rate.fpr in GRADED_AT]
-    columns: dict[str, Column] = {
-        "if a model publishes": ("outputs", visible),
-        "verdict": ("verdict", visible),
-        "AUC": ("auc.value", number_text),
-        **{
-            f"TPR at\n{level_text(limit)} FPR": lambda row, limit=limit: next(
-                _rate(rate.value, real.value)
-                for rate, real in zip(row.tpr_at_fpr, row.realised_fpr, strict=True)
-                if rate.fpr == limit
-            )
-            for limit in limits
-        },
-    }
-    title = f"What would help: {visible(result.decided_by)} on the same models, if they publish less"
-    return table_of(title, (whole, *result.published), columns, ("if a model publishes", "verdict"), on="both")
 
 
 def _withheld(rates: AttackRates) -> bool:
@@ -259,8 +218,8 @@ def _withheld(rates: AttackRates) -> bool:
 def _legend(result: AttackResult) -> tuple[str, ...]:
     halves, exposure = result.splits, result.exposure
     lines = [
-        f"AUC: area under the ROC curve, {area_of(result)}, with its {level_text(result.level)} interval. Balanced "
-        "accuracy and TPR: with thresholds of the other models; below TPR the realised false positive rate.",
+        f"AUC: area under the ROC curve, {area_of(result)}, with its {level_text(result.level)} interval. TPR: "
+        "with thresholds of the other models; below it the realised false positive rate.",
     ]
     if halves is not None:
         lines = [*_of_halves(result, halves), *lines]
@@ -283,22 +242,12 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
         lines.append(f"Not shown, for too few {result.unit}s: rates at {' and '.join(coarse)} false positives.")
     if any(map(_withheld, result.attacks)):
         lines.append(f"{NONE} beside a realised rate: {NOT_GIVEN}. It happens where many scores of a model are equal.")
-    if exposure is not None and any(record.saturated for record in exposure.riskiest):
-        lines.append(
-            f"{CUT.strip()}: some of the models' log-odds on this {result.unit} lie where their files can say no more, "
-            "so the gap is not known."
-        )
     if result.epsilon is not None:
         bound = result.epsilon
         lines.append(
             f"{bound.sentence} By {visible(bound.attack)}: {bound.references} models attack {bound.audited} others; "
             f"{bound.right:,} of {bound.guesses:,} guesses are right. For one {bound.of} added or removed, by outputs "
             "on these records alone."
-        )
-    if result.published:
-        lines.append(
-            "What would help is measured with one question a record. Who may ask for the classes of many inputs near a "
-            "record learns more from classes alone (Choquette-Choo et al. 2021)."
         )
     if result.left_out:
         lines.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")
@@ -311,18 +260,14 @@ def area_of(result: AttackResult) -> str:
 
 
 def _of_halves(result: AttackResult, halves: SplitAttacks) -> list[str]:
-    lines = [
+    pdtp = [record.pdtp for record in halves.records]
+    return [
         f"{result.records:,} targets, {result.models:,} attacks on each, half of them as members.",
         f"Target accuracy: {halves.train_accuracy:.1%} train, {halves.test_accuracy:.1%} held out.",
         f"Below each number: its {level_text(result.level)} interval. r: correlation of a target's attack accuracy "
         "with its PDTP, over targets; below it its p-value.",
-        f"Target PDTP: mean {number_text(halves.mean_pdtp)}, max {number_text(halves.max_pdtp)}; above 1: "
-        f"{halves.strongest.pdtp_above_1}.",
+        f"Target PDTP: mean {number_text(float(np.mean(pdtp)))}, max {number_text(max(pdtp))}.",
     ]
-    if len(result.attacks) > 1:
-        related = correlation_text(halves.strongest.correlation)
-        lines.append(f"Each target's best attack accuracy against its PDTP: r = {related}.")
-    return lines
 
 
 SHOWN = 6
@@ -331,12 +276,7 @@ SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 
 
 def _pictures(result: AttackResult) -> tuple[Picture, ...]:
-    drawn = (
-        _curves(result),
-        result.splits and _against_pdtp(result, result.splits),
-        result.exposure and _separations(result.exposure, result.unit),
-    )
-    return tuple(filter(None, drawn))
+    return (_curves(result), *(() if result.splits is None else (_against_pdtp(result, result.splits),)))
 
 
 def _curves(result: AttackResult) -> Picture:
@@ -365,64 +305,36 @@ def _at(roc: Curve, limit: float) -> str:
 
 
 def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
-    correlations = "; ".join(
-        f"{_name(attack)} {correlation_text(attack.correlation)}"
-        for attack in result.attacks
-        if attack.correlation is not None
-    )
-    columns = {
-        "record": ("index", str),
-        "PDTP": ("pdtp", precise),
-        **{_name(attack): lambda record, name=attack.name: f"{record.accuracy[name]:.3f}" for attack in result.attacks},
-    }
     return Picture(
         "accuracy-pdtp",
         "Attack accuracy against PDTP",
-        f"A mark is a target under one attack. Correlation with PDTP: {correlations}.",
+        "A mark is a target under one attack.",
         chart(lambda axes: plot.draw_accuracies(axes, splits.records, [attack.name for attack in result.attacks])),
-        table_of("Targets", splits.records, columns),
-    )
-
-
-def _separations(exposure: Exposure, unit: str) -> Picture:
-    edges, counts = exposure.separation_edges, exposure.separation_counts
-    bins = list(zip(pairwise(edges), counts, strict=True))
-    columns = {
-        "separation": lambda row: f"{row[0][0]:.2f} to {row[0][1]:.2f}",
-        f"{unit}s": ("1", count_text),
-    }
-    return Picture(
-        "separations",
-        f"How far {unit}s are given away",
-        f"Separation: the chance that a model trained on a {unit} has a higher output on it than one without. "
-        f"{unit.title()}s at the dotted line give nothing away; some lie off it by chance.",
-        chart(lambda axes: plot.draw_separations(axes, edges, counts, unit)),
-        table_of(f"{unit.title()}s by separation", bins, columns, ("separation",)),
+        table_of("Targets", splits.records, _accuracies(result)),
     )
 
 
 # Tables of single records: the riskiest, and the attacked.
 
-CUT = " (cut)"
+
+def _accuracies(result: AttackResult) -> dict[str, Column]:
+    """The columns of a table of attacked records."""
+    return {
+        "record": ("index", str),
+        "PDTP": ("pdtp", precise),
+        **{_name(attack): lambda record, name=attack.name: f"{record.accuracy[name]:.3f}" for attack in result.attacks},
+    }
 
 
-def records_tables(result: AttackResult, top: int) -> tuple[PageTable, ...]:
+def records_tables(result: AttackResult) -> tuple[PageTable, ...]:
     if result.splits is not None:
         ranked = sorted(result.splits.records, key=lambda record: -record.largest_accuracy)
-        columns = {
-            "record": ("index", str),
-            "accuracy": ("largest_accuracy", number_text),
-            "PDTP": ("pdtp", precise),
-            "best attack": ("strongest_attack", visible),
-        }
-        return tables_of_first(
-            "The {} targets with the highest attack accuracy", ranked, top, columns, ("best attack",)
-        )
+        return tables_of_first("The {} targets with the highest attack accuracy", ranked, _accuracies(result))
     assert result.exposure is not None
-    return _riskiest(result, result.exposure.riskiest, top)
+    return _riskiest(result, result.exposure.riskiest)
 
 
-def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest], top: int) -> tuple[PageTable, ...]:
+def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest]) -> tuple[PageTable, ...]:
     def place(record: Riskiest) -> str:
         copies = f" ({record.copies} cop{'y' if record.copies == 1 else 'ies'})" if record.copies else ""
         return f"{visible(record.set)} {record.place}{copies}"
@@ -439,10 +351,9 @@ def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest], top: int) -> t
         "named": lambda record: f"{record.named:.0%} of {record.models}",
         "interval": lambda record: f"{record.named_low:.0%} to {record.named_high:.0%}",
         "separation": ("separation", number_text),
-        "gap (nats)": lambda record: precise(record.gap) + (CUT if record.saturated else ""),
     }
-    words = set(columns) - {"records", "separation", "gap (nats)"}
-    return tables_of_first(f"The {{}} {result.unit}s that are given away most", riskiest, top, columns, tuple(words))
+    words = set(columns) - {"records", "separation"}
+    return tables_of_first(f"The {{}} {result.unit}s that are given away most", riskiest, columns, tuple(words))
 
 
 ATTACK = RunKind("attack", record_type("attack", AttackResult), attack_part, check_attack_result)

@@ -17,7 +17,7 @@ ROOM, LEAST_ROOM = 58, 9
 """Terminal columns that the names of weights share, and the least that each needs for its numbers."""
 
 
-def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
+def efficacy_part(run: Run[EfficacyResult]) -> RunContent:
     result, paths = run.result, list(run.result.paths.values())
     count, means = result.records_measured, _likelihood(result)
     converted = (
@@ -34,7 +34,7 @@ def efficacy_part(run: Run[EfficacyResult], top: int = 5) -> RunContent:
         (
             _weights(result),
             _layers_side_by_side(result),
-            *_records(result, top),
+            *_records(result),
         ),
         (
             "Efficacy is 1 / information, and never above its bound. Information is the mean squared norm of the "
@@ -93,7 +93,7 @@ def _layers_side_by_side(result: EfficacyResult) -> PageTable:
     return table_of("Information by layer", layers, columns, ("layer",), on="both")
 
 
-def _records(result: EfficacyResult, top: int) -> tuple[PageTable, ...]:
+def _records(result: EfficacyResult) -> tuple[PageTable, ...]:
     """The records with the smallest gradients, which the judged weights fit best, with a column for each set of
     weights.
     """
@@ -105,7 +105,7 @@ def _records(result: EfficacyResult, top: int) -> tuple[PageTable, ...]:
         columns[head] = lambda record, name=model.name: precise(record.information[name])
     title = "The {} records that the weights fit best, with their information (squared gradient norm)"
     ranked = sorted(result.records, key=lambda record: record.information[judged])
-    return tables_of_first(title, ranked, top, columns, ("class",))
+    return tables_of_first(title, ranked, columns, ("class",))
 
 
 def _columns(models: Sequence[WeightsExposure]) -> tuple[str, ...]:

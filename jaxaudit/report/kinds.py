@@ -1,13 +1,11 @@
-"""The kinds of runs, and the content of a run, how to repeat it, and the user's own words included.
+"""The kinds of runs, and the content of a run, how to repeat it included.
 
 Each kind is imported on first use. A command has one, but `unlearn` two: of models that it trained, and of outputs that
 it was given. A run that was read from disk was decoded strictly, and its arrays held against it, before it comes here.
 """
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from jaxaudit.errors import InputError, visible
+from jaxaudit.errors import visible
 from jaxaudit.json_types import StrictStruct, schema
 from jaxaudit.report.numbers import text
 from jaxaudit.report.page import PageTable, Repeat, RunContent
@@ -35,13 +33,13 @@ ARRAYS = "confidences.npz"
 
 
 class RunKind(NamedTuple):
-    """The runs of one command: the type of its results; what makes the content of one run (of so many records, on a
-    terminal); what raises ValueError if a result and its arrays do not agree; and the names of these arrays.
+    """The runs of one command: the type of its results; what makes the content of one run;
+    what raises ValueError if a result and its arrays do not agree; and the names of these arrays.
     """
 
     name: str
     record: type[msgspec.Struct]
-    view: Callable[[Run[Any], int], RunContent]
+    view: Callable[[Run[Any]], RunContent]
     check: Callable[[Any, Arrays], None]
     stored: Callable[[Any], tuple[str, ...]] = lambda _: ()
 
@@ -70,13 +68,9 @@ def schema_of(name: str) -> dict[str, Any]:
     return {**version, **schema(run_kind(name).record)}
 
 
-def part_of(run: Run[Any], top: int = 10) -> RunContent:
-    """The content of one run; `top` is the number of records that a terminal lists."""
-    part = run_kind(run.kind).view(run, top)._replace(name=visible(run.name), repeat=repeat(run.provenance))
-    names = run.provenance.options.get("name")
-    names = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
-    alone = part.answers[0].about if len(part.answers) == 1 else ""
-    return in_words(part, names, alone)
+def part_of(run: Run[Any]) -> RunContent:
+    """The content of one run."""
+    return run_kind(run.kind).view(run)._replace(name=visible(run.name), repeat=repeat(run.provenance))
 
 
 def repeat(provenance: Provenance) -> Repeat:
@@ -114,68 +108,3 @@ def _flat(name: str, value: Any) -> list[tuple[str, str]]:
     if isinstance(value, list) and any(isinstance(part, dict) for part in value):
         return [row for part in value for row in _flat(name, part)]
     return [] if value in (None, []) else [(visible(name.strip()), text(value))]
-
-
-PHRASES = {
-    "query": ("query set",),
-    "holdout": ("holdout",),
-    "members": ("known members", "members"),
-    "calibration": ("calibration set",),
-    "target": ("target",),
-}
-"""What texts call each thing that can be named, with "the" in front."""
-LONGEST = 100
-
-
-def parse_name(text: str) -> tuple[str, str]:
-    """The thing and its name, of `query=our 1,200 customers`; else an `InputError`.
-
-    >>> parse_name("target=the supplier's churn model")
-    ('target', "the supplier's churn model")
-    """
-    thing, sign, name = (part.strip() for part in text.partition("="))
-    if thing not in PHRASES or not sign:
-        raise InputError(f"`name` {text[:LONGEST]!r}: write ROLE=WORDS, with a role of {', '.join(PHRASES)}.")
-    if not 0 < len(name) <= LONGEST or not name.isprintable():
-        raise InputError(f"`name` {thing}: must be words on one line, at most {LONGEST} characters.")
-    return thing, name
-
-
-def in_words(content: Any, names: Sequence[str], alone: str = "") -> Any:
-    """The same content with these names (`parse_name`) in all of its texts, however deep.
-
-    The only target, which has the name of its file, is `alone`: a text that is no more than that is renamed, too.
-
-    >>> in_words(("The query set was used.", 3), ["query=our customers"])
-    ('Our customers was used.', 3)
-    """
-    if not names:
-        return content
-    name_of = {phrase: visible(name) for thing, name in map(parse_name, names) for phrase in PHRASES[thing]}
-    target = name_of.get("target", alone)
-    return _changed(content, lambda text: target if alone and text == alone else _renamed(text, name_of))
-
-
-def _renamed(text: str, name_of: Mapping[str, str]) -> str:
-    def name(match: re.Match[str]) -> str:
-        words = name_of[match[2]]
-        return words[:1].upper() + words[1:] if match[1] == "The" else words
-
-    return re.sub(rf"\b([Tt]he) ({'|'.join(map(re.escape, name_of))})\b(?!['-])", name, text)
-
-
-def _changed(content: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(content, str):
-        return change(content)
-    if isinstance(content, tuple | list):
-        parts = [_changed(part, change) for part in content]
-        return type(content)(*parts) if hasattr(content, "_fields") else type(content)(parts)
-    if isinstance(content, msgspec.Struct):
-        return msgspec.structs.replace(
-            content, **{name: _changed(getattr(content, name), change) for name in content.__struct_fields__}
-        )
-    if is_dataclass(content) and not isinstance(content, type):
-        return replace(
-            content, **{field.name: _changed(getattr(content, field.name), change) for field in fields(content)}
-        )
-    return content

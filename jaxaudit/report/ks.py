@@ -62,7 +62,7 @@ LEGENDS = {
 COMMITTED = "Commitment of the challenge, to compare with the published one: {}"
 
 
-def ks_part(run: Run[KSResult], top: int = 0) -> RunContent:
+def ks_part(run: Run[KSResult]) -> RunContent:
     result = run.result
     targets, sets, committed = result.targets, sets_of(run.provenance.data), run.provenance.challenge
     used = any(target.usage for target in targets)

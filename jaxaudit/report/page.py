@@ -65,7 +65,7 @@ def _cell(item: Any, column: Column) -> str:
 
 
 def tables_of_first(
-    title: str, items: Sequence[Any], top: int, columns: Mapping[str, Column], words: Collection[str] = ()
+    title: str, items: Sequence[Any], columns: Mapping[str, Column], words: Collection[str] = (), top: int = 5
 ) -> tuple[PageTable, ...]:
     """The first `top` items for a terminal, and the first `LISTED` for a page; the title has their number at `{}`."""
     shown = ((items[:top], "terminal"), (items[:LISTED], "page"))

@@ -18,7 +18,7 @@ BAR = 40
 MOVES = {1: "more with it", 0: "not moved", -1: "less with it"}
 
 
-def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
+def pdtp_part(run: Run[PDTPResult]) -> RunContent:
     result = run.result
     data = text(run.provenance.data.get("name"))
 
@@ -31,8 +31,8 @@ def pdtp_part(run: Run[PDTPResult], top: int = 10) -> RunContent:
         (_answer(result),),
         (
             _distribution(result, "terminal"),
-            *_groups(result.groups or (), top),
-            *_records(result, top),
+            *_groups(result.groups or ()),
+            *_records(result),
             _numbers(result),
         ),
         _legend(result),
@@ -93,7 +93,7 @@ def _distribution(result: PDTPResult, on: Where) -> PageTable:
     return table_of("Records by PDTP", bars, columns, (" ",), tones=tones, on=on)
 
 
-def _groups(groups: Sequence[GroupRisk], top: int) -> tuple[PageTable, ...]:
+def _groups(groups: Sequence[GroupRisk]) -> tuple[PageTable, ...]:
     columns = {
         "group of record": ("first", str),
         "records": ("records", count_text),
@@ -101,17 +101,17 @@ def _groups(groups: Sequence[GroupRisk], top: int) -> tuple[PageTable, ...]:
         "floor max": ("seed_floor_max", number_text),
     }
     ranked = sorted(groups, key=lambda group: -group.pdtp)
-    return tables_of_first("The {} riskiest groups, by their record of the largest PDTP", ranked, top, columns)
+    return tables_of_first("The {} riskiest groups, by their record of the largest PDTP", ranked, columns, top=10)
 
 
-def _records(result: PDTPResult, top: int) -> tuple[PageTable, ...]:
+def _records(result: PDTPResult) -> tuple[PageTable, ...]:
     columns = {"record": ("index", str), "PDTP": ("pdtp", number_text)}
     if result.seed_floor.seeded:
         columns["seed floor"] = ("seed_floor", number_text)
         columns["floor max"] = ("seed_floor_max", number_text)
     columns |= {"copies": ("duplicates", count_text), "class that moves": _moves}
     title = "The {} riskiest records, numbered from 0"
-    return tables_of_first(title, result.by_risk(), top, columns, ("class that moves",))
+    return tables_of_first(title, result.by_risk(), columns, ("class that moves",), 10)
 
 
 def _moves(record: Risk) -> str:

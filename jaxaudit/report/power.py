@@ -57,7 +57,7 @@ BY_MODELS = "By number of shadow models, at the sizes given"
 LARGER = "The same query set with larger holdouts"
 
 
-def power_part(run: Run[PowerResult], top: int = 0) -> RunContent:
+def power_part(run: Run[PowerResult]) -> RunContent:
     result, scored = run.result, "scores" in run.provenance.data
     size_given = result.given
     by_models = {"shadow models": ("models", str), "min. detectable": ("min_detectable", _fraction)}

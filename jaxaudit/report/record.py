@@ -24,7 +24,7 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
         options: every option, with defaults filled in.
         data: names, sizes and content hashes of the data.
         model_hash, weights_hash, reference_hashes: of your own network, and of weights.
-        code_hashes: of files with other code of your own, by option, such as `tests 1`.
+        code_hashes: of files with other code of your own, by option, such as `augment 1`.
         targets, holdout_targets, members_targets, calibration_targets: files of outputs on each set. `before`,
             `holdout_before`: of outputs before a deletion.
         challenge: the commitment of the blind challenge that the targets' outputs answer.
@@ -62,11 +62,10 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
 
 
 class Paper(StrictStruct, frozen=True):
-    """A paper that numbers rest on, by its citation; `key` and `bibtex` are null without an entry."""
+    """A paper that numbers rest on, by its citation; `key` is that of its entry in the bibliography, if it has one."""
 
     source: str
     key: str | None = None
-    bibtex: str | None = None
 
 
 def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:

@@ -179,7 +179,7 @@ def cited(sources: Iterable[str]) -> list[Paper]:
     for words in (source_words.strip() for source in sources for source_words in source.split(";")):
         entries = [entry for entry in bibliography() if entry.source in words]
         for entry in entries:
-            papers_by_source.setdefault(entry.source, Paper(entry.source, entry.key, entry.bibtex))
+            papers_by_source.setdefault(entry.source, Paper(entry.source, entry.key))
         if words and not entries and words != "jaxaudit":
             papers_by_source.setdefault(words, Paper(words))
     return list(papers_by_source.values())

@@ -49,7 +49,7 @@ WIDEST_RANGE = 11
 """The most characters of a range: wider ones are broken, so that six columns fit a terminal."""
 
 
-def unlearn_part(run: Run[UnlearnResult], top: int = 0) -> RunContent:
+def unlearn_part(run: Run[UnlearnResult]) -> RunContent:
     result, protocol = run.result, run.result.protocol
     judged = tuple(_answer(method) for method in result.methods if method.finding is not None)
     return RunContent(
@@ -267,7 +267,7 @@ def _attacks(drawn: list[plot.MethodMarks], baseline: float | None) -> Picture:
 UNLEARN = RunKind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part, check_unlearn_result)
 
 
-def unlearn_outputs_part(run: Run[UnlearnOutputsResult], top: int = 0) -> RunContent:
+def unlearn_outputs_part(run: Run[UnlearnOutputsResult]) -> RunContent:
     result, protocol = run.result, run.result.protocol
     return RunContent(
         "Does unlearning work?",

@@ -6,7 +6,7 @@
 
 A run shows which records are at risk, so only its owner may read it. The umask decides who may read a report of one
 file, which is made to be shared. What is read has fixed types, and sizes are checked first. Class names may come from
-untrusted data, so tables of records as CSV have cells of `as_cell`; Parquet and `result.json` have names unchanged.
+untrusted data, so tables of records have cells of `as_cell`; `result.json` has names unchanged.
 """
 
 import json
@@ -37,7 +37,7 @@ from jaxaudit.runs.unfinished import NAME, is_unfinished, keep_private, make_dir
 from jaxaudit.version import __version__
 
 RESULT, TABLE = "result.json", "table.txt"
-OTHERS = {TABLE, "confidences.npz", "records.csv", "records.parquet", "outputs.npz", "forget.npz", "scores.npz"}
+OTHERS = {TABLE, "confidences.npz", "records.csv", "outputs.npz", "forget.npz", "scores.npz"}
 OTHERS |= {*BANK_ARRAYS, DESCRIPTION}
 """Names of the other files that a run may have beside `result.json`."""
 WEIGHTS = ".safetensors"
@@ -256,28 +256,20 @@ _FORMULA = re.compile(r"(^|[;,|])(\s*)(?=[=+\-@])")
 _NUMBER = re.compile(r"[+\-]?\d+([.,]\d+)?([eE][+\-]?\d+)?")
 
 
-def record_files(columns: Columns) -> dict[str, Callable[[IO[bytes]], None]]:
-    """Writers of `records.csv` and `records.parquet`, in full precision; NaN becomes an empty cell."""
-
-    def table(columns: Columns) -> Any:
-        import pyarrow
-
-        return pyarrow.table({name: pyarrow.array(values, from_pandas=True) for name, values in columns.items()})
-
-    def safe(values: np.ndarray) -> np.ndarray:
-        return np.array([as_cell(text) for text in values.tolist()], object) if values.dtype.kind == "U" else values
+def record_files(columns: Columns) -> dict[str, Writer]:
+    """The writer of `records.csv`, in full precision; NaN becomes an empty cell."""
 
     def write_csv(file: IO[bytes]) -> None:
         import pyarrow.csv
 
-        pyarrow.csv.write_csv(table({as_cell(name): safe(values) for name, values in columns.items()}), file)
+        cells = {
+            as_cell(name): [as_cell(text) for text in values.tolist()] if values.dtype.kind == "U" else values
+            for name, values in columns.items()
+        }
+        arrays = {name: pyarrow.array(values, from_pandas=True) for name, values in cells.items()}
+        pyarrow.csv.write_csv(pyarrow.table(arrays), file)
 
-    def write_parquet(file: IO[bytes]) -> None:
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(table(columns), file)
-
-    return {"records.csv": write_csv, "records.parquet": write_parquet}
+    return {"records.csv": write_csv}
 
 
 def as_cell(text: str) -> str:
@@ -303,19 +295,16 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
     try:
         record = from_builtins(kind.record, result)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # half a character is text to JSON alone
-        provenance = result.get("provenance")
-        version_named = provenance.get("jaxaudit") if isinstance(provenance, Mapping) else "unknown"
         raise InputError(
             f"{shown}: its result does not have the format of this version, jaxaudit {__version__} "
-            f"({visible(str(error))[:200]}). It was written by jaxaudit {_short(version_named)}: make the run again, "
-            "or show it with the version that wrote it."
+            f"({visible(str(error))[:200]}): make the run again, or show it with the version that wrote it."
         ) from error
     try:
         names = kind.stored(record) if path.is_dir() else ()
         arrays = read_archive(path / ARRAYS, names) if names else {}
         kind.check(record, arrays)
         run = Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
-        part_of(run, 1)
+        part_of(run)
     except Exception as error:  # numbers that do not belong together cannot be shown, whatever the reason
         raise InputError(
             f"{shown}: its files do not match or are damaged, so make the run again: {visible(str(error))[:400]}"
@@ -351,7 +340,6 @@ def _kind_of(result: Mapping[str, Any], path: str) -> RunKind:
     if schema != f"jaxaudit.{name}/{VERSION}" or name not in NAMES:
         raise InputError(
             f"{path}: its schema is {visible(str(schema)[:60])!r}, and this version shows {', '.join(NAMES)}, version "
-            f"{VERSION}. Was it written by an older version of jaxaudit, by a newer one, or by no audit? Give the "
-            "directory that an audit wrote, or show it with the version that wrote it."
+            f"{VERSION}. Give the directory that an audit wrote, or show it with the version that wrote it."
         )
     return run_kind(name)

@@ -57,7 +57,7 @@ def paired(attack: Attack, q: Any, p_in: Any, p_out: Any, bins: int) -> np.ndarr
 
 
 @settings(max_examples=20)
-@given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 4), st.integers(1, 5), st.sampled_from([0, 10, 100]))
+@given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 4), st.integers(1, 5), st.sampled_from([2, 10, 100]))
 def test_the_distance_score_is_the_difference_of_divergences(seed, shadows, targets, classes, bins):
     given, with_target, without = outputs(seed, shadows, targets, classes)
     found = paired(Distance(), given, with_target, without, bins)
@@ -69,7 +69,7 @@ def test_the_distance_score_is_the_difference_of_divergences(seed, shadows, targ
 
 
 @settings(max_examples=20)
-@given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 4), st.integers(1, 5), st.sampled_from([1, 10, 100]))
+@given(st.integers(0, 2**32), st.integers(1, 5), st.integers(0, 4), st.integers(1, 5), st.sampled_from([2, 10, 100]))
 def test_the_frequency_score_is_the_log_of_a_product_of_ratios(seed, shadows, targets, classes, bins):
     q, p_in, p_out = outputs(seed, shadows, targets, classes)
     found = paired(Frequency(), q, p_in, p_out, bins)
@@ -83,24 +83,7 @@ def test_the_frequency_score_is_the_log_of_a_product_of_ratios(seed, shadows, ta
         np.testing.assert_allclose(found[t], math.log(product), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("q", "p_in", "p_out", "score"),
-    [
-        ([1.0, 0.0], [0.5, 0.5], [0.5, 0.5], 0.0),
-        ([1.0, 0.0], [1.0, 0.0], [0.5, 0.5], math.log(2)),  # a class with q = 0 says nothing
-        ([0.5, 0.5], [0.5, 0.5], [1.0, 0.0], math.inf),
-        ([0.5, 0.5], [1.0, 0.0], [0.0, 1.0], 0.0),  # neither could have given q
-        ([0.5, 0.5], [0.5, 0.0], [0.25, 0.0], 0.5 * math.log(2)),  # a class both miss says nothing
-    ],
-)
-def test_exact_divergences_give_every_zero_a_meaning(q, p_in, p_out, score):
-    """Attacked model, shadows with, shadows without -> score."""
-    np.testing.assert_allclose(paired(Distance(), [q], [[p_in]], [[p_out]], 0), [score], rtol=1e-15)
-    np.testing.assert_allclose(paired(Distance(), [q], [[p_out]], [[p_in]], 0), [-score], rtol=1e-15)
-    assert np.isfinite(paired(Distance(), [q], [[p_in]], [[p_out]], 100)).all()
-
-
-@pytest.mark.parametrize(("attack", "bins"), [(Frequency(), 0), (Frequency(), -1), (Distance(), -1)])
+@pytest.mark.parametrize(("attack", "bins"), [(Frequency(), 0), (Frequency(), 1), (Distance(), 0)])
 def test_bins_that_count_nothing_are_refused(attack, bins):
     with pytest.raises(InputError, match=rf"^`bins` .* got {bins}"):
         paired(attack, [[0.5, 0.5]], [[[0.5, 0.5]]], [[[0.5, 0.5]]], bins)

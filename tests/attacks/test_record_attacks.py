@@ -37,13 +37,15 @@ from jaxaudit.attacks.records.attack import (
     left_out,
     unused_records,
 )
-from jaxaudit.attacks.records.stacked import FEW, FOLDS
 from jaxaudit.audits import ATTACKS
 from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS
 from jaxaudit.errors import InputError
 from jaxaudit.kernels import auc
 from jaxaudit.metrics import Profile
 from jaxaudit.metrics.scores import EVIDENCE_LIMIT, PRIOR_MODELS, fit_weights, membership_evidence
+
+FEW, FOLDS = 4, 8
+"""As `Stacked` has them."""
 
 
 @pytest.mark.parametrize(("paired", "views"), [(True, 2), (False, 1)])

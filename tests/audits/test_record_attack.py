@@ -14,7 +14,7 @@ from support.record_attacks import target_of
 from jaxaudit import Bank, attack, load_bank
 from jaxaudit.attacks.records import BASE, RMIA, AttackP, LiRA, Stacked
 from jaxaudit.audits import AttackAudit, RecordTarget, detail_of, log_odds_of, open_bank, open_for_attacks
-from jaxaudit.data import Outputs, load_outputs
+from jaxaudit.data import Outputs
 
 CLASSES, MODELS, RECORDS = 3, 24, 300
 
@@ -217,18 +217,6 @@ def test_a_finer_bank_is_brought_to_what_the_coarser_file_would_say(form: str, t
     np.testing.assert_allclose(*said, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_finer_file_is_brought_to_what_the_coarser_would_say(form: str, tmp_path: Path):
-    """Bit for bit but for the last ones, whatever made it coarse; and once more it moves no further."""
-    odds = np.random.default_rng(4).normal(0, 9, COUNT)
-    values = FORMS[form](probabilities(odds))
-    np.save(tmp_path / "coarse.npy", values)
-    detail = detail_of(load_outputs(tmp_path / "coarse.npy", 2, COUNT, "probabilities"))
-    said = log_odds_of("probabilities", values[:, None], LABELS)[0]
-    np.testing.assert_allclose(detail.round(odds), said, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(detail.round(said), said, rtol=1e-3, atol=1e-3)
-
-
 def test_a_class_that_is_what_the_other_leaves_to_1_is_as_coarse_as_that():
     """About 6e-8 in float32, in one column or in two."""
     odds = np.random.default_rng(5).normal(0, 9, COUNT)
@@ -242,14 +230,3 @@ def test_a_class_that_is_what_the_other_leaves_to_1_is_as_coarse_as_that():
     sure_of_second = said > 0
     signed = np.where(LABELS == 1, odds, -odds)
     np.testing.assert_allclose(detail.round(signed)[sure_of_second], said[sure_of_second], rtol=1e-9, atol=1e-9)
-
-
-def test_logits_are_as_coarse_as_the_coarser_file_in_float64(tmp_path: Path):
-    fine, coarse = (
-        Outputs(logits(well_known(USED, 6)), "logits", None, dtype, "some") for dtype in ("float64", "float16")
-    )
-    assert detail_of(coarse).coarsens(detail_of(fine))
-    assert not detail_of(fine).coarsens(detail_of(coarse))
-    found = detail_of(coarse).round(np.array([15.3, 1e3]))
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found * 64, np.rint(found * 64))

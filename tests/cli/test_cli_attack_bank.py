@@ -16,9 +16,6 @@ from support.cli_runs import jaxaudit
 from jaxaudit import attack, load_bank
 from jaxaudit.attacks.records import RECORD_ATTACKS, LiRA, ShadowScores
 from jaxaudit.audits import open_bank
-from jaxaudit.cli.show import text_at_80_columns
-from jaxaudit.report import as_terminal, part_of
-from jaxaudit.runs import read_run
 
 MODELS, MEMORY = 20, 4.0
 USED = np.isin(np.arange(RECORDS), np.arange(QUERY))
@@ -103,7 +100,7 @@ def test_every_record_has_a_row(folder: Path):
     assert [int(row["models_with"]) for row in rows] == members.tolist()
     known = [row for row in rows if 2 <= int(row["models_with"]) <= MODELS - 2]
     assert len(known) > RECORDS - 10
-    assert all(float(row["gap_low"]) <= float(row["gap"]) <= float(row["gap_high"]) for row in known)
+    assert all(float(row["named_low"]) <= float(row["named"]) <= float(row["named_high"]) for row in known)
     called = np.array([int(row["called_0"]) for row in rows], bool)
     assert called[USED].mean() > 0.2 > called[~USED].mean()
 
@@ -232,22 +229,9 @@ def test_one_record_that_is_always_given_away_is_no_failed_attack(tmp_path: Path
 
 def test_attacks_that_train_take_no_bank_and_the_reverse(folder: Path):
     refused("--attacks", "distance,lira", said="distance")
+    refused("--attacks", "lyra", said="did you mean lira?")
     cli_runs.refused(("attack", "--attacks", "lira"), ("--shadows",))
     cli_runs.refused(("attack", "--target", "used.npy"), ("--target",))
-
-
-def test_the_list_of_records_says_where_a_gap_is_not_known(folder: Path):
-    """Of models as float32 probabilities; what the gaps are then: tests/audits/test_record_attack.py."""
-    values = [4.0 * np.load(f"bank/outputs/{model:05}.npy") for model in range(MODELS)]
-    rewritten("shares", (softmax(each).astype(np.float32) for each in values), outputs="probabilities")
-    for bank in ("bank", "shares"):
-        done = jaxaudit("attack", "--shadows", bank, "--attacks", "base", "--out", f"run_{bank}")
-        assert done.code == 0, done.err
-        listed = text_at_80_columns(as_terminal(part_of(read_run(Path(f"run_{bank}")), 90)))
-        assert ("(cut)" in listed) == (bank == "shares")
-        with open(f"run_{bank}/records.csv") as file:
-            cut = [float(row["saturated"]) > 0 for row in csv.DictReader(file)]
-        assert (any(cut), all(cut)) == (bank == "shares", False)
 
 
 def test_files_that_cannot_be_used_are_refused(folder: Path):
@@ -292,6 +276,19 @@ def test_an_attack_that_was_named_and_says_nothing_is_refused(folder: Path):
         Path(f"bank/outputs/{model:05}.npy").unlink()
     assert "3 of them" in refused("--attacks", "lira", said="lira needs")
     assert "lira" in attacked()["left_out"]
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("nobody.gamma=39", "nobody is not made"),
+        ("rmia.size=39", "no field size"),
+        ("rmia.gamma=many", "'many'"),
+        ("rmia.name", "NAME.FIELD=VALUE"),
+    ],
+)
+def test_fields_of_attacks_that_cannot_be_set_are_refused(folder: Path, option: str, said: str):
+    refused("--attacks", "rmia", "--attack-option", option, said=said)
 
 
 def test_scores_that_tie_do_not_show_that_attacks_fail(folder: Path):

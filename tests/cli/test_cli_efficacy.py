@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import jsonschema
 import numpy as np
-import pyarrow.parquet
 import pytest
 from flax import serialization
 from support.cli_runs import jaxaudit, own_modules, refused
@@ -132,14 +131,14 @@ def test_ones_own_nnx_module_with_dropout_and_batch_normalisation():
     done = jaxaudit("efficacy", *words, "--json")
     jsonschema.validate(done.result, schema_of("efficacy"))
     assert any("evaluation mode" in said for said in done.result["finding"]["caveats"])
-    assert sorted(os.listdir("run")) == ["records.csv", "records.parquet", "result.json", "table.txt"]
+    assert sorted(os.listdir("run")) == ["records.csv", "result.json", "table.txt"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with open("run/records.csv") as file:
         rows = list(csv.DictReader(file))
     shown = [record["information"]["own.safetensors"] for record in done.result["records"]]
     assert [float(row["information of own.safetensors"]) for row in rows] == shown
     assert [row["class"] for row in rows] == [record["class"] for record in done.result["records"]]
-    assert len(pyarrow.parquet.read_table("run/records.parquet")) == RECORDS
+    assert len(rows) == RECORDS
     assert done.result["provenance"]["command"][:4] == ["jaxaudit", "efficacy", "--data", "forget.npz"]
     again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
     assert again.result["records"] == done.result["records"]

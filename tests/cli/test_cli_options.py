@@ -86,9 +86,11 @@ def one_of(kind: Any, field: OptionField) -> st.SearchStrategy[Any]:
     declared = field.declared
     if field.choices:
         return st.sampled_from(field.choices)
-    if declared.names == "codes":
+    if field.name in ("tests", "attacks"):
         # Which tests are named decides where models come from, so no other word is read.
-        return st.sampled_from(["mine:Test", "mine:Test, own:Other"])
+        return st.sampled_from(
+            ["shadow", "shadow, rho"] if field.name == "tests" else ["distance", "distance, frequency"]
+        )
     if kind is bool:
         return st.booleans()
     if kind is int:

@@ -97,8 +97,8 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path):
 TABLES = {
     "pdtp": ("--epochs", "5", *recipe("batch-size=10", "models-per-batch=8")),
     "attack": (
-        *("--iterations", "2", "--targets", "5", "--shadow-pairs", "2", "--pooled-shadow-models", "2", "--epochs", "5"),
-        *("--measured-iterations", "1", "--attacks", "distance", *recipe("batch-size=10", "models-per-batch=4")),
+        *("--iterations", "2", "--targets", "5", "--epochs", "5"),
+        *("--attacks", "distance", *recipe("batch-size=10", "models-per-batch=4")),
     ),
 }
 """Commands on a table, with networks; what `unlearn` does is tested beside it."""

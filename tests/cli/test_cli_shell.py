@@ -63,7 +63,7 @@ def test_the_version_is_one_line_and_no_words_print_the_help():
     assert "jaxaudit --help" in done.out
 
 
-@pytest.mark.parametrize("words", [("--help",), ("ks", "--help"), ("ks", "--epochs", "0"), ("doctor",)])
+@pytest.mark.parametrize("words", [("ks", "--help"), ("ks", "--epochs", "0")])
 def test_nothing_is_coloured_where_it_is_not_a_terminal(words: tuple[str, ...]):
     done = jaxaudit(*words)
     assert ESCAPE not in done.out + done.err
@@ -144,28 +144,6 @@ def test_every_other_name_is_that_of_an_option():
     known = {name for words in commands for name in flags_of(_command(), words)}
     assert {*OTHER_NAMES, *OTHER_NAMES.values()} <= known
     assert as_flags("`layers`", flags_of(_command(), ["unlearn"])) == "--recipe lora"
-
-
-@pytest.mark.parametrize("words", [("ks",), ("shadows",), ("shadows", "plan"), ("doctor",)])
-def test_the_help_of_a_command_is_the_same_whoever_asked_before(words: tuple[str, ...]):
-    """Alone, as the pages of the site are written, or below its parent, as a user asks."""
-
-    def alone() -> set[str]:
-        found = _command()
-        for word in words:
-            found = found.commands[word]
-        context = found.make_context(" ".join(words), [], resilient_parsing=True)
-        return set(found.get_help_option(context).opts)
-
-    def below() -> str:
-        return jaxaudit(*words, "--help").out
-
-    _command.cache_clear()
-    first = alone(), below()
-    _command.cache_clear()
-    assert (below(), alone()) == first[::-1]
-    assert first[0] == {"-h", "--help"}
-    assert jaxaudit(*words, "-h").out == first[1]
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ from jaxaudit.cli.progress import Interrupted, lasting_interrupt, lasting_work, 
 from jaxaudit.ensemble.chunk import write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.runs import arrays, open_unfinished, write
-from jaxaudit.runs.unfinished import NAME
 
 SELF: dict[str, dict[str, Any]] = {name: {} for name in ("command", "options", "data", "code", "machine")}
-RUN = Path("a/run")
+RUN, NAME = Path("a/run"), "unfinished"
 
 
 @pytest.fixture(autouse=True)

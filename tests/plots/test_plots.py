@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxaudit.plots import charts, style
-from jaxaudit.plots.style import as_inline_svg, with_default_style
 
 SAMPLES = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 0.99, 1.0]), min_size=1, max_size=30)
 
@@ -28,8 +27,8 @@ def test_exports():
         charts.draw_shares(axes, [charts.ShareMark("<b> & \u65e5 $x$", 0.4, 0.3, 0.5, 0.48, 0.1)])
         return figure
 
-    inline = as_inline_svg(with_default_style(draw), "key", "a < title", "what is seen")
-    assert inline == as_inline_svg(with_default_style(draw), "key", "a < title", "what is seen")
+    inline = style.as_inline_svg(style.with_default_style(draw), "key", "a < title", "what is seen")
+    assert inline == style.as_inline_svg(style.with_default_style(draw), "key", "a < title", "what is seen")
     assert '<title id="key-title">a &lt; title</title>' in inline
     assert "&lt;b&gt; &amp; \u65e5 $x$" in inline
     assert "var(--blue)" in inline

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,11 +17,10 @@ from support.terminals import said, shown
 
 from jaxaudit import TargetResult
 from jaxaudit.audits.ks.result import KSResult, Rates, check_ks_result
-from jaxaudit.errors import InputError, visible
+from jaxaudit.errors import visible
 from jaxaudit.metrics import Usage
 from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
-from jaxaudit.report import Run, in_words, parse_name, part_of, report_html
-from jaxaudit.report.terminal import ROWS
+from jaxaudit.report import Run, part_of, report_html
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
 LEFT = replace(UNUSED, question="left")
@@ -169,10 +168,10 @@ def rows_of_groups(text: str) -> list[list[str]]:
 def test_a_terminal_has_the_strongest_groups_and_counts_the_rest() -> None:
     text = shown(groups_run(), width=80, hint="--details has more.")
     rows = rows_of_groups(text)
-    assert len(rows) == ROWS
+    assert len(rows) == 10
     assert {row[0] for row in rows if row[-1] == "remembered"} == {str(number) for number in range(1, REMEMBERED + 1)}
     assert f"{REMEMBERED} of {GROUPS} groups are still remembered" in " ".join(text.split())
-    assert f"The first {ROWS} of {GROUPS} are shown" in " ".join(text.split())
+    assert f"The first 10 of {GROUPS} are shown" in " ".join(text.split())
     assert "numbers (no.) are not your ids" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 
@@ -195,24 +194,3 @@ def test_groups_and_their_finding_come_together() -> None:
     target = msgspec.structs.replace(run.result.targets[0], grouping=None)
     with pytest.raises(ValueError, match="groups have no finding"):
         check_ks_result(msgspec.structs.replace(run.result, targets=(target,)), {})
-
-
-class Card(NamedTuple):
-    about: str
-    lines: tuple[str, ...]
-    number: float
-
-
-def test_names_stand_in_all_texts_and_numbers_stay() -> None:
-    card = Card("out.csv", ("The target used the query set, not the holdout's.", "the query-set"), 0.5)
-    names = ["query=our 3 files", "target=model X"]
-    assert in_words(card, names, "out.csv") == Card(
-        "model X", ("Model X used our 3 files, not the holdout's.", "the query-set"), 0.5
-    )
-    assert in_words(card, []) is card
-
-
-@pytest.mark.parametrize("text", ["train=x", "query", "query=", f"query={'x' * 101}", "target=a\nb"])
-def test_a_name_of_nothing_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="`name`"):
-        parse_name(text)

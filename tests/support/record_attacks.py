@@ -18,7 +18,6 @@ from jaxaudit.attacks.records import (
     ShadowScores,
 )
 from jaxaudit.attacks.records.attack import FixedDesign
-from jaxaudit.attacks.records.bavaria import MOST_FREEDOM
 from jaxaudit.audits import RecordTarget, target_log_odds
 
 MODELS, RECORDS = 13, 37
@@ -179,7 +178,7 @@ def bavaria(x: np.ndarray, models: Any, membership: Any) -> np.ndarray:
             a0 = np.sqrt(low * high)
             typical = np.exp(np.mean(logs) + special.digamma(a0) - np.log(a0))
         else:
-            a0, typical = MOST_FREEDOM / 2, np.exp(np.mean(logs))
+            a0, typical = 1e6 / 2, np.exp(np.mean(logs))
         b0, mu0 = a0 * typical, means.mean()
         k0 = np.clip(typical / (means.var() - np.mean(typical / sizes)), 1e-6, 1e6)
         found = np.empty(x.shape)

@@ -8,10 +8,10 @@ from rich.console import Console
 from jaxaudit.report import Run, as_terminal, part_of
 
 
-def shown(run: Run[Any], width: int = 100, top: int = 10, hint: str = "") -> str:
+def shown(run: Run[Any], width: int = 100, hint: str = "") -> str:
     """The lines of a terminal of this width, without blanks at their ends."""
     out = StringIO()
-    Console(file=out, width=width).print(as_terminal(part_of(run, top), hint))
+    Console(file=out, width=width).print(as_terminal(part_of(run), hint))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 

@@ -25,7 +25,6 @@ from jaxaudit.audits.attack.result import (
     AttackOutcome,
     AttackResult,
     SplitAttacks,
-    Strongest,
 )
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.attack.train_splits import ATTACKS, SplitModels, check_attacks
@@ -90,58 +89,40 @@ def attack(
     return attack_records(models, targets, attacks=attacks, delta=delta, progress=progress)
 
 
-ACCURACIES = (0.6, 0.8)
-"""Thresholds on accuracy at which the paper (figure 2) counts risky records."""
-
-
 def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = None) -> AttackAudit:
     """How well do membership attacks work on these models? Long et al. (2017), section 5.4; no model is trained.
 
-    By default all built-in attacks that have the shadow models and bins that they need are made. Intervals
-    over targets have a level of 95%.
+    By default all built-in attacks that have the shadow models that they need are made. Intervals over targets have a
+    level of 95%.
     """
     has_shadows = models.pairs is not None, models.pooled is not None
     if attacks is None:
         has = dict(zip(("paired", "pooled"), has_shadows, strict=True))
-        attacks = [
-            attack for attack in ATTACKS if has[attack.shadows] and (models.inputs.bins or not attack.needs_bins)
-        ]
-    check_attacks(attacks, models.inputs.bins, *has_shadows)
+        attacks = [attack for attack in ATTACKS if has[attack.shadows]]
+    check_attacks(attacks, *has_shadows)
     scores = {attack.name: _scores(models, attack) for attack in attacks}
-    mean_pdtp = models.measurements.mean(axis=0)
-    truth, iterations = models.truth, len(models.truth) // 2
-    key, records = stream(models.key, "intervals"), len(models.targets)
-    outcomes, per_record = [], []
+    mean_pdtp, truth, key = models.measurements.mean(axis=0), models.truth, stream(models.key, "intervals")
+    accuracies = {name: ((of_attack > 0) == truth).mean(axis=0) for name, of_attack in scores.items()}
+    outcomes = []
     for attack in attacks:
-        attack_scores = scores[attack.name]
-        flat = attack_scores.ravel(), truth.ravel(), np.tile(np.arange(records), len(truth))
-        per_record.append(metrics.per_target_accuracy(*flat, records))
-        answers = metrics.attack_metrics(key, *flat)
-        whole: dict[str, Any] = msgspec.structs.asdict(attack_rates(attack_scores, truth))
+        answers = metrics.attack_metrics(key, scores[attack.name], truth)
+        whole: dict[str, Any] = msgspec.structs.asdict(attack_rates(scores[attack.name], truth))
         # The two models of a split are not independent; targets are.
-        whole |= {"auc": answers.auc, "metrics": answers, "correlation": metrics.correlation(per_record[-1], mean_pdtp)}
+        whole |= {"auc": answers.auc, "metrics": answers}
+        whole |= {"correlation": metrics.correlation(accuracies[attack.name], mean_pdtp)}
         outcomes.append(AttackOutcome(**whole, name=attack.name, meaning=attack.meaning, source=attack.source))
-    names, accuracies, risky = list(scores), np.stack(per_record), mean_pdtp > 1
-    largest, which = metrics.strongest_attack(accuracies)
-    shares = {f"{share:g}": float((largest[risky] > share).mean()) if risky.any() else None for share in ACCURACIES}
     splits = SplitAttacks(
         p_value=better_than_guessing(stream(models.key, "verdict"), np.stack(list(scores.values())) > 0, truth),
         candidates=models.candidates,
-        training_records=models.candidates // 2,
-        iterations=iterations,
         measured_iterations=len(models.measurements),
-        bins=models.inputs.bins,
         train_accuracy=models.train_accuracy,
         test_accuracy=models.test_accuracy,
         guess_accuracy=models.guess_accuracy,
-        mean_pdtp=float(mean_pdtp.mean()),
-        max_pdtp=float(mean_pdtp.max()),
-        strongest=Strongest(metrics.correlation(largest, mean_pdtp), int(risky.sum()), shares),
         records=tuple(
-            AttackedRecord(record, pdtp, dict(zip(names, accuracy, strict=True)), most, names[best])
-            for record, pdtp, accuracy, most, best in zip(
-                models.targets.tolist(), mean_pdtp.tolist(), accuracies.T.tolist(), largest.tolist(), which, strict=True
+            AttackedRecord(
+                int(record), float(pdtp), {name: float(shares[place]) for name, shares in accuracies.items()}
             )
+            for place, (record, pdtp) in enumerate(zip(models.targets, mean_pdtp, strict=True))
         ),
     )
     result = AttackResult(
@@ -149,7 +130,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         decided_by=best_on_halves(tuple(outcomes), splits).name,
         level=LEVEL,
         models=len(truth),
-        records=records,
+        records=len(models.targets),
         attacks=tuple(outcomes),
         splits=splits,
     )
@@ -160,7 +141,6 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         records=models.targets,
         measurements=models.measurements,
         sources=(*(attack.source for attack in attacks), metrics.SOURCE, OF_RATES),
-        models_per_batch=models.models_per_batch,
         form=models.form,
     )
 

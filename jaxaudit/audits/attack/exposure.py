@@ -141,12 +141,10 @@ def attack_units(pool: Pool) -> AttackUnits:
 
 NAMED_AT = 0.01
 """The false positive rate at which a record counts as named."""
-NUMBERS = ("named", "named_low", "named_high", "gap", "gap_low", "gap_high", "separation")
+NUMBERS = ("named", "named_low", "named_high", "separation")
 """What the list of the riskiest records has of `Vulnerability`."""
 LISTED = 100
 """The riskiest records that the result lists; records.csv has all."""
-BINS = 20
-"""Number of bins of the histogram of separations."""
 OFTEN = 0.5
 """At risk: named in half or more of the models trained on the record."""
 
@@ -175,20 +173,16 @@ def surely_named(seen: Vulnerability, models: int) -> int:
 
 def exposure_of(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, at_fpr: float) -> Exposure:
     seen = arrays.vulnerability
-    separations, often = seen.separation[np.isfinite(seen.separation)], seen.named[np.isfinite(seen.named)]
-    counts, edges = np.histogram(separations, bins=BINS, range=(0, 1))
+    often = seen.named[np.isfinite(seen.named)]
     # The riskiest first: by the lower limit of the share of models that name them, then by separation.
     judged = np.flatnonzero(np.isfinite(seen.named))
-    separation, gap = np.nan_to_num(seen.separation[judged]), np.nan_to_num(seen.gap_low[judged], nan=-np.inf)
-    order = judged[np.lexsort((-gap, -separation, -seen.named_low[judged]))]
+    order = judged[np.lexsort((-np.nan_to_num(seen.separation[judged]), -seen.named_low[judged]))]
     return Exposure(
         at_fpr=at_fpr,
         surely_named=surely_named(seen, len(shadows)),
         exposed=float((often >= OFTEN).mean()) if len(often) else float("nan"),
         judged=len(often),
         copies=int((arrays.copies >= 0).sum()),
-        separation_edges=tuple(edges.tolist()),
-        separation_counts=tuple(counts.tolist()),
         riskiest=tuple(_riskiest(shadows, units, arrays, at) for at in order[:LISTED].tolist()),
     )
 
@@ -214,7 +208,6 @@ def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, a
         records=int(units.records[at]),
         label="" if label < 0 else examples.class_names[label],
         models=int(seen.inside[at]),
-        saturated=float(arrays.saturated[at]),
         **{name: float(getattr(seen, name)[at]) for name in NUMBERS},
         copies=0 if group < 0 else int((arrays.copies == group).sum()) - 1,
     )

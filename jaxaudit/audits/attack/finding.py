@@ -22,7 +22,6 @@ CLEARLY = 0.01
 SOURCE = "Kairouz, Oh & Viswanath 2015"
 Grade = Literal["gives records away", "gives some away", "no better than guessing"]
 AWAY, SOME, GUESSING = "gives records away", "gives some away", "no better than guessing"
-INCONCLUSIVE = "inconclusive"
 RIGHT_CALLS = 10.0
 """`gives records away` requires this many right calls for each wrong one where half of the records are members: a true
 positive rate of 10 times the false positive rate, which no model of a differentially private recipe with an epsilon
@@ -95,7 +94,7 @@ def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
     words += f", 95% interval {accuracy.low:.1%} to {accuracy.high:.1%}" if math.isfinite(accuracy.low) else ""
     most = max(_limits(splits, attack.name)[1] for attack in result.attacks)
     checks = in_order((*_of_splits(splits), *_of_rates(result, best)))
-    caveats = _caveats_on_halves(result, splits, most)
+    caveats = _caveats_on_halves(result, most)
     weak = Confidence("weak", f"Only {result.records} targets were attacked.")
     if p_value <= ALPHA:
         together = "" if len(result.attacks) == 1 else f" over {len(result.attacks)} attacks"
@@ -288,27 +287,13 @@ def _of_splits(splits: SplitAttacks) -> tuple[Checked, ...]:
     )
 
 
-def _caveats_on_halves(result: AttackResult, splits: SplitAttacks, most: float) -> tuple[str, ...]:
-    caveats, targets = [], result.records
-    if targets < 3:
-        caveats.append(f"A correlation requires at least 3 targets; there were {targets}.")
-    else:
-        # Two standard errors of a correlation of independent normal pairs.
-        by_chance = min(1.0, 2 / np.sqrt(targets))
-        caveats.append(
-            f"By chance alone, a correlation over {targets} targets lies within {by_chance:.2f} of 0 with 95% "
-            "probability" + (", so it is little evidence." if targets < FEW_TARGETS else ".")
-        )
-    caveats.append(
+def _caveats_on_halves(result: AttackResult, most: float) -> tuple[str, ...]:
+    return (
         f"Per-target accuracies are over {result.models} attacks each: guessing lies within "
         f"{1 / np.sqrt(result.models):.2f} of 0.5 on most targets, and the best of several attacks lies above 0.5 even "
-        "if all of them guess."
+        "if all of them guess.",
+        *(("Attacks that fail do not prove that a better one would fail.",) if most < MATTERS else ()),
     )
-    if not all(math.isfinite(record.pdtp) for record in splits.records):
-        caveats.append("Some PDTP are infinite (outputs of 0 without bins), so there is no correlation with them.")
-    if most < MATTERS:
-        caveats.append("Attacks that fail do not prove that a better one would fail.")
-    return tuple(caveats)
 
 
 def _caveats_by_bank(result: AttackResult) -> tuple[str, ...]:

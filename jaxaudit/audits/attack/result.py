@@ -8,11 +8,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
-from jaxaudit.json_types import Count, Nats, Number, NumberOrNaN, StrictStruct, demand
+from jaxaudit.json_types import Count, Nats, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation, Vulnerability
-from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
+from jaxaudit.metrics.attack_rates import AttackRates
 from jaxaudit.metrics.epsilon import EpsilonBound
-from jaxaudit.metrics.over_models import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,9 +60,6 @@ class Riskiest(StrictStruct, frozen=True):
         label: its class; empty if the records of a group have several.
         named, named_low, named_high: the share of the models trained on it in which it is called a member, with an
             interval; `models` is the number of these models.
-        gap, gap_low, gap_high: see `jaxaudit.metrics.attack.Vulnerability`; nats.
-        saturated: the share of shadow models whose log-odds are at the limit of what their files represent; above 0,
-            the gap is unknown.
         separation: the probability that a model trained on it is surer of its class than a model that was not.
         copies: number of other records with equal outputs in every model.
     """
@@ -77,10 +73,6 @@ class Riskiest(StrictStruct, frozen=True):
     named_low: float
     named_high: float
     models: Count
-    gap: NumberOrNaN
-    gap_low: NumberOrNaN
-    gap_high: NumberOrNaN
-    saturated: float
     separation: NumberOrNaN
     copies: Count
 
@@ -95,7 +87,6 @@ class Exposure(StrictStruct, frozen=True):
         exposed: the share of judged records that are named in half or more of the models trained on them.
         judged: number of records for which that share is known.
         copies: number of records with the same outputs as another record in every model.
-        separation_edges, separation_counts: a histogram of the separations.
     """
 
     at_fpr: NumberOrNaN
@@ -103,23 +94,7 @@ class Exposure(StrictStruct, frozen=True):
     exposed: NumberOrNaN
     judged: Count
     copies: Count
-    separation_edges: tuple[float, ...]
-    separation_counts: tuple[Count, ...]
     riskiest: tuple[Riskiest, ...]
-
-
-class Published(StrictStruct, frozen=True):
-    """What the deciding attack reaches on the models of a bank if only these `outputs` are published, in words.
-
-    Attributes:
-        verdict: the grade by these rates, or `inconclusive`.
-    """
-
-    outputs: str
-    verdict: str
-    auc: Estimate
-    tpr_at_fpr: tuple[RateAt, ...]
-    realised_fpr: tuple[Realised, ...]
 
 
 class Epsilon(EpsilonBound, frozen=True, kw_only=True):
@@ -151,22 +126,11 @@ class AttackedRecord(StrictStruct, frozen=True):
     index: Count
     pdtp: Nats
     accuracy: dict[str, float]
-    largest_accuracy: float
-    strongest_attack: str
 
-
-class Strongest(StrictStruct, frozen=True):
-    """The largest accuracy on each record over attacks (figure 2 of the paper).
-
-    Attributes:
-        correlation: with mean PDTP (0.8936 for the paper's network).
-        pdtp_above_1: records with a mean PDTP above 1.
-        share_above: of these, the share with an accuracy above each of `ACCURACIES`; None if there are none.
-    """
-
-    correlation: Correlation
-    pdtp_above_1: Count
-    share_above: dict[str, Number]
+    @property
+    def largest_accuracy(self) -> float:
+        """That of the attack that is right most often."""
+        return max(self.accuracy.values())
 
 
 class SplitAttacks(StrictStruct, frozen=True):
@@ -174,26 +138,18 @@ class SplitAttacks(StrictStruct, frozen=True):
 
     Attributes:
         p_value: of "no attack is right more often than by guessing", see `better_than_guessing`.
-        training_records: half of the candidates.
-        iterations, measured_iterations: number of random splits, and of those in which PDTP was measured.
-        bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
+        candidates: number of records that were split into halves.
+        measured_iterations: number of random splits in which PDTP was measured.
         train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
         guess_accuracy: accuracy of guessing the commonest class.
-        mean_pdtp, max_pdtp: over the attacked records, nats.
     """
 
     p_value: float
     candidates: Count
-    training_records: Count
-    iterations: Count
     measured_iterations: Count
-    bins: Count
     train_accuracy: float
     test_accuracy: float
     guess_accuracy: float
-    mean_pdtp: Nats
-    max_pdtp: Nats
-    strongest: Strongest
     records: tuple[AttackedRecord, ...]
 
 
@@ -232,7 +188,6 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         exposure: with a bank. `splits`: on random halves.
-        published: with a bank whose models give some of its records away, what publishing less would change.
     """
 
     finding: Finding
@@ -248,7 +203,6 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     attacks: tuple[AttackOutcome, ...]
     targets: tuple[AttackedTarget, ...] = ()
     exposure: Exposure | None = None
-    published: tuple[Published, ...] = ()
     splits: SplitAttacks | None = None
     epsilon: Epsilon | None = None
 
@@ -274,15 +228,11 @@ class RecordArrays:
 
     Attributes:
         vulnerability: under the deciding attack, at `Exposure.at_fpr`.
-        saturated: the share of shadow models and views whose log-odds are at the limit of what the bank's files
-            represent: a probability of 1, or log-odds of 20 nats. Where it is above 0 the gap of the record is unknown;
-            where it is 0, the gap is that of the models' logits.
         copies: number of the group of records with equal outputs in every model; -1 for a record without copies.
         called: which records are called members of each target.
     """
 
     vulnerability: Vulnerability
-    saturated: Float[np.ndarray, " n"]
     copies: Int[np.ndarray, " n"]
     called: Bool[np.ndarray, "targets n"]
 
@@ -313,7 +263,6 @@ class AttackAudit:
     measurements: Float[np.ndarray, "measurements n"] | None = None
     by_record: RecordArrays | None = None
     sources: tuple[str, ...] = ()
-    models_per_batch: int | None = None
     form: str | None = None
 
     @property
@@ -322,19 +271,16 @@ class AttackAudit:
         return self.result.finding
 
     def plot(self) -> "Figure":
-        """ROC curves with the band of the deciding attack, and accuracy against PDTP or the separations of records."""
+        """ROC curves with the band of the deciding attack, and on random halves accuracy against PDTP."""
         from jaxaudit.plots import charts as plot
         from jaxaudit.plots.style import panels
 
         result = self.result
-        figure, (curves, records) = panels(2)
+        figure, (curves, *records) = panels(1 if result.splits is None else 2)
         drawn = (result.deciding, *(attack for attack in result.attacks if attack.name != result.decided_by))
         plot.draw_curves(curves, {attack.name: attack.roc for attack in drawn})
         if result.splits is not None:
-            plot.draw_accuracies(records, result.splits.records, [attack.name for attack in result.attacks])
-        if result.exposure is not None:
-            exposure = result.exposure
-            plot.draw_separations(records, exposure.separation_edges, exposure.separation_counts, result.unit)
+            plot.draw_accuracies(records[0], result.splits.records, [attack.name for attack in result.attacks])
         return figure
 
 

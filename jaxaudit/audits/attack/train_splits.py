@@ -18,7 +18,6 @@ from jaxaudit.audits.left_out import leave_out, measured_models_per_batch, model
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of, kept_models_per_batch, log_probs_many
 from jaxaudit.errors import InputError, check_distinct, check_ranges
-from jaxaudit.kernels.dtp import check_bins
 from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.learners.learner import POOL_ORDER_SHARE
 from jaxaudit.membership import halves, subsets, with_and_without
@@ -29,6 +28,10 @@ ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
 """The built-in attacks of `attack_splits` and of `jaxaudit attack` without a bank."""
 MOST = 1_000_000
 """The largest accepted count: no machine can do more, and the keys and masks alone would fill its memory."""
+PAIRS, POOLED = 5, 20
+"""The paper's numbers of shadow models: pairs for each target, and models of random halves."""
+MEASURED = 10
+"""Iterations in which PDTP is measured: its correlation with accuracy settles there (figure 3 of the paper)."""
 MOST_TOGETHER = 20
 """Targets whose shadow sets come from one permutation: 22 models for 40 sets. More would save little and make the
 shadow models of different targets less independent."""
@@ -130,15 +133,10 @@ def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
     return min(models_per_batch, max(1, targets // 2))
 
 
-def check_attacks(attacks: Sequence[Attack], bins: int, paired: bool, pooled: bool) -> None:
-    """Rejects attacks with equal names, and attacks without the shadow models or bins that they need."""
-    names = [attack.name for attack in attacks]
-    check_distinct(attacks=names)
+def check_attacks(attacks: Sequence[Attack], paired: bool, pooled: bool) -> None:
+    """Rejects attacks with equal names, and attacks without the shadow models that they need."""
+    check_distinct(attacks=[attack.name for attack in attacks])
     for attack in attacks:
-        if not bins and attack.needs_bins:
-            raise InputError(
-                f"the {attack.name} attack compares outputs that are rounded into bins: give at least 2 bins."
-            )
         if not (paired if attack.shadows == "paired" else pooled):
             raise InputError(
                 f"the {attack.name} attack learns from {attack.shadows} shadow models, and none were trained: give "
@@ -173,7 +171,6 @@ class SplitModels:
     test_accuracy: float
     guess_accuracy: float
     candidates: int
-    models_per_batch: int
     form: str | None = None
 
 
@@ -184,10 +181,9 @@ def train_splits(
     *,
     iterations: int = 100,
     targets: int = 100,
-    shadow_pairs: int = 5,
-    pooled_shadows: int = 20,
-    measured: int = 10,
-    bins: int = BINS,
+    shadow_pairs: int = PAIRS,
+    pooled_shadows: int = POOLED,
+    measured: int = MEASURED,
     execution: Execution = DEFAULT_EXECUTION,
 ) -> SplitModels:
     """Trains the models that are attacked, and shadow models. Long et al. (2017), sections 5.3 and 5.4.
@@ -205,7 +201,8 @@ def train_splits(
     The shadow sets of up to 20 targets are drawn together (`with_and_without`): for each target they are as in the
     paper, but targets share some. PDTP of a target is measured in the half that contains it, with the attacked model's
     own key, and averaged over iterations. The inputs of the untargeted attack are divided by their largest absolute
-    value among the candidates.
+    value among the candidates. Outputs are rounded into 100 equal bins before any use, as the classifier publishes
+    them.
 
     Args:
         examples: the candidate set D, an even number of records; the paper has 2,000.
@@ -216,7 +213,6 @@ def train_splits(
             none.
         pooled_shadows: shadow models of random halves, for attacks that learn from all candidates; 0 for none.
         measured: the number of (first) iterations in which PDTP is measured.
-        bins: equal bins into which outputs are rounded before any use; 0 for none; 1 is rejected.
         execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Raises:
@@ -225,7 +221,6 @@ def train_splits(
     """
     check_ranges(f"[1, {MOST}]", iterations=iterations, measured=measured)
     check_ranges(f"[0, {MOST}]", shadow_pairs=shadow_pairs, pooled_shadows=pooled_shadows)
-    check_bins(bins)
     drawn = draw(key, examples, iterations, targets)
     half, measured = len(examples) // 2, min(measured, iterations)
     keys = several(stream(key, "train"), len(drawn.membership))
@@ -264,10 +259,10 @@ def train_splits(
         pairing = stream(key, "shadows", 0)
         pairs = _pair_outputs(pairing, examples, learner, drawn.targets, half, shadow_pairs, of_pairs)
     size = left_out_models_per_batch(targets, models_per_batch)
-    measurements = _measure(keys, examples, learner, drawn, models.left_out, bins, size, of_left_out)
+    measurements = _measure(keys, examples, learner, drawn, models.left_out, size, of_left_out)
     return SplitModels(
         key=key,
-        inputs=AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], bins),
+        inputs=AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], BINS),
         targets=drawn.targets,
         truth=drawn.membership[:, drawn.targets],
         pairs=pairs,
@@ -277,7 +272,6 @@ def train_splits(
         test_accuracy=float(np.mean(test_accuracy)),
         guess_accuracy=float(np.bincount(examples.labels).max() / len(examples)),
         candidates=len(examples),
-        models_per_batch=models_per_batch,
         form=form_of(learner),
     )
 
@@ -329,7 +323,6 @@ def _measure(
     learner: Learner,
     drawn: Drawn,
     models: tuple[int, ...],
-    bins: int,
     size: int,
     execution: Execution,
 ) -> Float[np.ndarray, "measured targets"]:
@@ -347,5 +340,5 @@ def _measure(
         # Fill whole chunks, so that the same compiled programs serve every half.
         records = np.concatenate([records, np.repeat(records[-1:], -len(records) % size)])
         left = leave_out(keys[model], examples.take(members), learner, records, execution=part)
-        values[model // 2, held] = pdtp(left.with_record, left.without_record, bins=bins).values[: len(held)]
+        values[model // 2, held] = pdtp(left.with_record, left.without_record, bins=BINS).values[: len(held)]
     return values

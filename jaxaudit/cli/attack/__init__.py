@@ -1,6 +1,6 @@
 """`jaxaudit attack`: its options. Imports nothing heavy, so that `--help` is instant."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,8 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, bank_option, group, option
-from jaxaudit.cli.own_code import OwnCode, load_named, parse_field, parse_own_names, with_fields
+from jaxaudit.cli.own_code import parse_field, with_fields
+from jaxaudit.cli.parsers import parse_names
 from jaxaudit.errors import InputError
 
 ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
@@ -33,24 +34,10 @@ ON_TARGETS = ("untargeted", "distance", "frequency")
 """Names of the attacks without a bank; a test compares them with `ATTACKS`, which takes a second to import."""
 
 
-def attacks_named(text: str | None) -> dict[str, OwnCode | None]:
-    """The attacks that `--attacks` names, each with the location of your own code or None; by default all attacks."""
-    known_names = (*ON_TARGETS, *ON_RECORDS)
-    names_text = ",".join(ON_TARGETS) if text is None else text
-    return parse_own_names("--attacks", names_text, known_names, "your own attack", "Attack")
-
-
-def named_attacks(
-    flags: "AttackFlags", built_in: Iterable[Any], usual: Sequence[str], interface: type[Any]
-) -> tuple[Any, ...]:
-    """The attacks that `--attacks` names, else the usual ones, in order, with their options.
-
-    `interface` is the protocol that they have.
-    """
-    names = attacks_named(flags.attacks or ",".join(usual))
+def named_attacks(flags: "AttackFlags", built_in: Iterable[Any]) -> tuple[Any, ...]:
+    """The attacks that `--attacks` names, in order, else all of the built-in ones, with their options."""
     attacks = {attack.name: attack for attack in built_in}
-    needs = f"a value with the fields and methods of {interface.__module__}.{interface.__name__}"
-    attacks |= load_named("--attacks", names, interface, needs, (*ON_TARGETS, *ON_RECORDS))
+    names = parse_names(flags.attacks or ",".join(attacks), (*attacks,), "--attacks")
     return tuple(with_fields("--attack-option", flags.attack_option, {name: attacks[name] for name in names}).values())
 
 
@@ -92,15 +79,13 @@ class AttackFlags(ByBank, Seeded):
 
     attacks: str | None = option(
         "Attacks to make, such as distance,frequency; with --shadows: "
-        f"{', '.join(ON_RECORDS)}, or your own, as package.module:Attack or file.py:Attack. With --shadows the first "
-        "decides, and only the default one can show that attacks do no better than guessing; without, all decide "
-        "together. [default: all, with --shadows stacked first]",
+        f"{', '.join(ON_RECORDS)}. With --shadows the first decides, and only the default one can show that attacks do "
+        "no better than guessing; without, all decide together. [default: all, with --shadows stacked first]",
         metavar="NAME,...",
-        check=attacks_named,
-        names="codes",
+        check=lambda text: parse_names(text, (*ON_TARGETS, *ON_RECORDS), "--attacks"),
     )
     attack_option: tuple[str, ...] = option(
-        "Set an option of an attack, also of your own: its name, a field, and a value. rmia.gamma, rmia-offline.gamma: "
+        "Set an option of an attack: its name, a field, and a value. rmia.gamma, rmia-offline.gamma: "
         "the factor that a ratio must exceed others by (2). rmia-offline.scale: how far the mean over models without a "
         "record stands for all (0.3). Repeatable.",
         default=(),
@@ -116,34 +101,6 @@ class AttackFlags(ByBank, Seeded):
     targets: int | None = option(
         "Target records, drawn at random. [default: 100, or all; 20 without --data]",
         minimum=1,
-        of=TRAINED_HERE,
-    )
-    shadow_pairs: int = option(
-        "distance, frequency: pairs of shadow models per target, with and without it.",
-        default=5,
-        minimum=1,
-        maximum=MOST,
-        of=TRAINED_HERE,
-    )
-    pooled_shadow_models: int = option(
-        "untargeted: shadow models trained on random halves.",
-        default=20,
-        minimum=1,
-        maximum=MOST,
-        of=TRAINED_HERE,
-    )
-    measured_iterations: int = option(
-        "Iterations in which PDTP is measured, too.",
-        default=10,
-        minimum=1,
-        maximum=MOST,
-        of=TRAINED_HERE,
-    )
-    bins: int = option(
-        "Bins into which outputs are rounded before they are compared; 0: none.",
-        default=100,
-        minimum=0,
-        maximum=MOST,
         of=TRAINED_HERE,
     )
 
@@ -174,9 +131,8 @@ class AttackOptions:
 def _check_attacks(options: AttackOptions) -> None:
     audit_flags, trains = options.audit, options.source is not ModelSource.BANK
     names = ON_TARGETS if trains else ON_RECORDS
-    codes = {} if audit_flags.attacks is None else attacks_named(audit_flags.attacks)
-    other = [name for name, code in codes.items() if code is None and name not in names]
-    if other:
+    words = parse_names(audit_flags.attacks or names[0], (*ON_TARGETS, *ON_RECORDS), "--attacks")
+    if other := [name for name in words if name not in names]:
         raise InputError(
             f"--attacks {','.join(other)}: there are {', '.join(names)} here. On a table they compare probabilities of "
             "classes by models of their own; by a bank (--shadows) they take one number a record."
@@ -212,13 +168,10 @@ ATTACK = Command(
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank, or every author of
     texts, where `shadows train` had the words --coins --groups author; trains nothing)
 
-    `jaxaudit attack --shadows bank --attacks stacked,mine.py:MyAttack` (beside an attack of your own)
-
     `jaxaudit attack --shadows bank --target out.npy`
 
     `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
     """,
     (_check_attacks,),
     first=("data", "model", "shadows"),
-    listed=5,
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack
+from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.exposure import place_in_set
 from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
@@ -33,7 +33,7 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     # None are all that the bank allows.
     attacks, flags = None, options.audit
     if flags.attacks is not None or flags.attack_option:
-        attacks = named_attacks(flags, RECORD_ATTACKS, [attack.name for attack in RECORD_ATTACKS], RecordAttack)
+        attacks = named_attacks(flags, RECORD_ATTACKS)
     targets, records = _targets(options, bank)
     shadows = open_for_attacks(bank, len(RECORD_ATTACKS if attacks is None else attacks), records)
     if shadows.scale is not None and attacks is None:
@@ -108,10 +108,6 @@ def _of_records(audit: AttackAudit, bank: Bank, columns: Int[np.ndarray, " recor
     numbers = {
         "models_with": record_arrays.inside,
         "models_without": record_arrays.outside,
-        "gap": record_arrays.gap,
-        "gap_low": record_arrays.gap_low,
-        "gap_high": record_arrays.gap_high,
-        "saturated": by_record.saturated,
         "separation": record_arrays.separation,
         "named": record_arrays.named,
         "named_low": record_arrays.named_low,

@@ -6,17 +6,19 @@ import jax
 import msgspec
 import numpy as np
 
-from jaxaudit.attacks import Attack
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.train_splits import (
     ATTACKS,
+    MEASURED,
+    PAIRS,
+    POOLED,
     check_attacks,
     draw,
     models_to_train,
     train_splits,
 )
-from jaxaudit.cli.attack import ON_TARGETS, AttackOptions, attacks_named, named_attacks
+from jaxaudit.cli.attack import AttackOptions, named_attacks
 from jaxaudit.cli.classifiers import make_classifier, read_table_options, refuse_more, table_data
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.show import Job, Outcome
@@ -35,15 +37,14 @@ DEMONSTRATION = {"iterations": 10, "targets": 20}
 def prepare(options: AttackOptions) -> Job[Any]:
     """The work for these options."""
     audit_flags = options.audit
-    names = attacks_named(audit_flags.attacks)
-    attacks = named_attacks(audit_flags, ATTACKS, ON_TARGETS, Attack)
+    attacks = named_attacks(audit_flags, ATTACKS)
     sizes = DEMONSTRATION if options.data.data is None else SIZES
     iterations = audit_flags.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
-    pairs = audit_flags.shadow_pairs if any(attack.shadows == "paired" for attack in attacks) else 0
-    pooled = audit_flags.pooled_shadow_models if any(attack.shadows == "pooled" for attack in attacks) else 0
+    pairs = PAIRS if any(attack.shadows == "paired" for attack in attacks) else 0
+    pooled = POOLED if any(attack.shadows == "pooled" for attack in attacks) else 0
     # Checks that need no data come first.
-    check_attacks(attacks, audit_flags.bins, bool(pairs), bool(pooled))
+    check_attacks(attacks, bool(pairs), bool(pooled))
     whole = read_table_options(options.data)
     candidates = _candidates(options.data.sample, whole)
     targets = audit_flags.targets or min(sizes["targets"], candidates)
@@ -55,9 +56,10 @@ def prepare(options: AttackOptions) -> Job[Any]:
     how: dict[str, Any] = {
         "shadow_pairs": pairs,
         "pooled_shadows": pooled,
-        "measured": min(audit_flags.measured_iterations, iterations),
+        "measured": min(MEASURED, iterations),
     }
-    settled = with_values(options, sample=candidates, attacks=",".join(names), iterations=iterations, targets=targets)
+    names = ",".join(attack.name for attack in attacks)
+    settled = with_values(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
 
     def models(models_per_batch: int) -> int:
         return models_to_train(drawn, learner, **how, models_per_batch=models_per_batch).total
@@ -70,7 +72,6 @@ def prepare(options: AttackOptions) -> Job[Any]:
             **how,
             iterations=iterations,
             targets=targets,
-            bins=audit_flags.bins,
             execution=execution,
         )
         return attack(models, attacks=attacks)

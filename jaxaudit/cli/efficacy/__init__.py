@@ -121,5 +121,4 @@ EFFICACY = Command(
     """,
     checks=(_check_together,),
     first=("data", "model", "params"),
-    listed=5,
 )

@@ -1,7 +1,7 @@
 """`jaxaudit ks`: which of its options go together. Imports nothing heavy, so that `--help` is instant."""
 
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.ks.options import KSOptions, check_first, is_own, tests_named
+from jaxaudit.cli.ks.options import KSOptions, check_first, tests_named
 from jaxaudit.cli.options import ModelSource, refuse_options
 from jaxaudit.cli.parsers import check_pair
 from jaxaudit.errors import InputError
@@ -35,7 +35,7 @@ def _check_tests(options: KSOptions) -> None:
         return
     names, inputs = tests_named(options), options.inputs
     check_first(names, [*inputs.sets.names])
-    if options.target.target and not any(map(is_own, names)) and "deletion" not in names:
+    if options.target.target and "deletion" not in names:
         refuse_options(
             {"--before": inputs.before is not None}, f"no test of --tests {','.join(names)} uses it; name one, or"
         )

@@ -5,7 +5,7 @@ a second of two cores of a CPU.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -140,8 +140,7 @@ def _work(given_options: KSOptions, options: KSOptions, sets: Case, tests: tuple
     audit, sizes = given_options.audit, sets.sets.map(lambda _, examples: len(examples))
     query = sizes[Role.QUERY]
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
-    # Only the fields of a dataclass can be recorded as options of the run.
-    lightest = {test.name: test.lighter() if is_dataclass(test) else test for test in tests}
+    lightest = {test.name: test.lighter() for test in tests}
     # Of a rho without replicates nothing is left to set.
     set_fields = [text for text in audit.test_option if parse_field("--test-option", text)[0] in lightest]
     return Work(

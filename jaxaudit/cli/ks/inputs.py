@@ -17,19 +17,18 @@ from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.models import LEAST, Part, refuse_shared
 from jaxaudit.audits.ks.result import KSAudit
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
-from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS, KSTest
+from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import offered
 from jaxaudit.cli.ks.options import (
     KSFlags,
     KSInputs,
     KSOptions,
-    parse_tests,
     tests_named,
     used_inputs,
 )
 from jaxaudit.cli.options import ModelSource, command_line
-from jaxaudit.cli.own_code import load_named, with_fields
+from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
@@ -297,11 +296,6 @@ def _without_copies(whole: "Examples") -> "Examples":
     return whole.take(first, whole.name)
 
 
-def load_own_tests(text: str) -> dict[str, KSTest]:
-    """Your own tests among those that a list names."""
-    return load_named("--tests", parse_tests(text), KSTest, "a value with the methods of jaxaudit.KSTest", BUILT_IN)
-
-
 def built_in_tests() -> dict[str, KSTest]:
     """The built-in tests by name, without options."""
     return {test.name: test() for test in TESTS}
@@ -325,10 +319,10 @@ def fields_of_tests(audit: KSFlags, targets: int) -> dict[str, Any]:
     }
 
 
-def tests_of(options: KSOptions, targets: int, own_tests: Mapping[str, KSTest]) -> tuple[KSTest, ...]:
-    """The tests that the options name, your own included; the first gives the verdict."""
+def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
+    """The tests that the options name; the first gives the verdict."""
     audit, names = options.audit, tests_named(options)
-    tests_by_name, values = {**built_in_tests(), **own_tests}, fields_of_tests(audit, targets)
+    tests_by_name, values = built_in_tests(), fields_of_tests(audit, targets)
     if options.source is ModelSource.ANSWERS:
         values |= {"mixed": 0}
     tests = with_fields(

@@ -4,7 +4,7 @@ Among them are the tests that they mean, named by `--tests` or not.
 """
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -31,8 +31,8 @@ from jaxaudit.cli.groups import (
     named_sets,
 )
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
-from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
-from jaxaudit.cli.parsers import parse_target_data
+from jaxaudit.cli.own_code import parse_field
+from jaxaudit.cli.parsers import parse_names, parse_target_data
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,27 +41,10 @@ if TYPE_CHECKING:
 ALL = "all"
 
 
-def parse_tests(text: str, further: tuple[str, ...] = (ALL,)) -> dict[str, OwnCode | None]:
-    """The tests of `--tests` in order, each with the location of your own code; may contain the `further` words."""
-    return parse_own_names("--tests", text, (*BUILT_IN, *further), "your own test", "Test")
-
-
-def with_all(names: Iterable[str], possible: Sequence[str]) -> tuple[str, ...]:
-    """The names, with `all` replaced by the possible built-in tests.
-
-    >>> with_all(["rho", "all", "mine.py:Test"], ["shadow", "rho"])
-    ('shadow', 'rho', 'mine.py:Test')
-    """
-    requested = tuple(names)
-    if ALL not in requested:
-        return requested
-    before, after = requested[: requested.index(ALL)], requested[requested.index(ALL) :]
-    return (*filter(is_own, before), *possible, *filter(is_own, after))
-
-
-def is_own(name: str) -> bool:
-    """Whether a name of a list is that of your own test."""
-    return ":" in name
+def parse_tests(text: str | None, possible: Sequence[str] = (ALL,)) -> tuple[str, ...]:
+    """The tests of `--tests` in order; for `all`, and by default, the possible ones."""
+    names = parse_names(text or ALL, (*BUILT_IN, ALL), "--tests")
+    return tuple(possible) if ALL in names else names
 
 
 def check_first(names: Sequence[str], sets: Collection[str]) -> None:
@@ -171,15 +154,14 @@ class KSFlags(Seeded):
         default=False,
     )
     tests: str | None = option(
-        f"{', '.join(BUILT_IN)}, all that the data allow, or your own (package.module:Test or file.py:Test). The "
-        "first gives the verdict. [default: the strongest that the data allow]",
+        f"{', '.join(BUILT_IN)}, or all that the data allow. The first gives the verdict. [default: the strongest that "
+        "the data allow]",
         metavar="NAME,...",
         check=lambda text: parse_tests(text),
-        names="codes",
         of=~ModelSource.SCORES,
     )
     test_option: tuple[str, ...] = option(
-        "Set a field of a test, also of your own. holdout.mixed: its models, each trained on random records of query "
+        "Set a field of a test. holdout.mixed: its models, each trained on random records of query "
         "set and holdout (40). rho.replicates: its pairs of models (5); rho.controls: those trained on both sets (1); "
         "rho.subsample: the share of the calibration set that each replicate draws (0.9). shadow.never, shadow.half, "
         "shadow.fully: its models trained without the query set (39), on half (19) and on all of it (19). stated of "
@@ -202,25 +184,10 @@ class KSFlags(Seeded):
     effort: Effort = effort_of_plan("Models of tests, records, the network, then epochs")
 
 
-def check_words(text: str) -> None:
-    """Refuses a name of nothing that can be named."""
-    # Imported here because most commands name nothing.
-    from jaxaudit.report.kinds import parse_name
-
-    parse_name(text)
-
-
 @dataclass(frozen=True)
 class KSOutput(Output):
     """Options of what is printed and written."""
 
-    name: tuple[str, ...] = option(
-        "Your own words for query, holdout, members, calibration or target, such as query='our 1,200 customers'. "
-        "Repeatable.",
-        default=(),
-        metavar="ROLE=WORDS",
-        check=check_words,
-    )
     fail_on: tuple[
         Literal["forgotten", "not-forgotten", "inconclusive", "group-remembered", "group-suspected"], ...
     ] = failing()
@@ -338,7 +305,7 @@ def used_inputs(options: KSOptions) -> KSInputs:
     from jaxaudit.data.examples import Role
 
     inputs, names = options.inputs, tests_named(options)
-    if any(map(is_own, names)) or options.has_set_alone:
+    if options.has_set_alone:
         return inputs
     used = {Role.QUERY, *(Role(role) for name in names for role in BUILT_IN[name] if role != "before")}
     with_calibration = {*used, Role.CALIBRATION}
@@ -351,7 +318,7 @@ def used_inputs(options: KSOptions) -> KSInputs:
 
 def trains(options: KSOptions) -> bool:
     """Whether shadow models are trained: where there is no holdout, and where they are asked for."""
-    data, target, names = options.data, options.target, parse_tests(options.audit.tests or ALL)
+    data, target, names = options.data, options.target, parse_tests(options.audit.tests)
     if data.deal is None or target.target_data or not target.target or not options.can_be_read:
         return True
     # Imported here because NumPy takes a tenth of a second.
@@ -378,11 +345,11 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     }
     if options.source is ModelSource.ANSWERS:
         by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
-        return with_all(parse_tests(options.audit.tests or ALL), by_outputs or ["holdout"])
+        return parse_tests(options.audit.tests, by_outputs or ["holdout"])
     possible = [name for name, roles in BUILT_IN.items() if all(has_set[role] for role in roles)]
     if options.audit.tests is None:
         return usual_tests(possible, on_calibration=has_calibration_outputs(inputs))
-    return with_all(parse_tests(options.audit.tests), possible)
+    return parse_tests(options.audit.tests, possible)
 
 
 def has_calibration_outputs(inputs: KSInputs) -> bool:

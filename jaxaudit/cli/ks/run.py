@@ -29,7 +29,6 @@ from jaxaudit.cli.ks.inputs import (
     fields_of_tests,
     file_targets,
     files_of_bank,
-    load_own_tests,
     read_case,
     tests_of,
     tests_of_dealt,
@@ -41,7 +40,6 @@ from jaxaudit.cli.ks.options import (
     parse_direction,
     parse_tests,
     tests_named,
-    with_all,
 )
 from jaxaudit.cli.networks import IMAGES, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import refuse_options, with_usual, with_values
@@ -100,8 +98,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     whole = read_case(options, set_alone=set_alone)
     if set_alone:
         options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
-    own_tests = load_own_tests(options.audit.tests or "all")
-    tests = tests_of(options, len(whole.targets), own_tests)
+    tests = tests_of(options, len(whole.targets))
     network = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
     tell_of_large_numbers(network, (examples.inputs for examples in whole.sets.values()))
     options = with_values(options, model=network)
@@ -119,7 +116,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         for line in () if plan is None else plan.lines:
             say(line)
         sets = take_records(whole, options.data.sample, key)
-        tests = tests_of(options, len(whole.targets), own_tests)
+        tests = tests_of(options, len(whole.targets))
     learner = learner_of(sets, options.model.model or network, options.model.hidden or "")
     sizes = sets.sets.map(lambda _, examples: len(examples))
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)
@@ -160,7 +157,7 @@ def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     options = _with_groups(options)
     options = with_values(with_usual(of_texts(options), images=IMAGES), tests=",".join(tests_named(options)))
     sets = read_case(options)
-    tests = tests_of(options, len(sets.targets), load_own_tests(options.audit.tests or ALL))
+    tests = tests_of(options, len(sets.targets))
     files = {role: files for role, files in described_files(sets.files).items() if files}
     return Job(
         **_of_sets(options, sets),
@@ -324,13 +321,12 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
     """The tests that the options name, by name, with the numbers of models in the bank."""
     audit = options.audit
     tests_by_name = {name: test for name, test in built_in_tests().items() if name != "rho"}
-    names = tuple(parse_tests(audit.tests or ALL))
+    names = parse_tests(audit.tests)
     if audit.tests is not None and ALL in names and shadows.pool.classless:
         say("--tests all: the shadow test needs classes, and is left out")
     if ALL in names:
-        names = with_all(names, [test.name for test in possible_tests(shadows, targets)])
+        names = tuple(test.name for test in possible_tests(shadows, targets))
     allowed = ", ".join(tests_by_name)
-    tests_by_name |= load_own_tests(audit.tests or ALL)
     unknown = [name for name in names if name not in tests_by_name]
     if unknown:
         raise InputError(

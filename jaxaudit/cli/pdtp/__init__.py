@@ -89,5 +89,4 @@ PDTP = Command(
     max_depth=6 --json`
     """,
     first=("data", "label", "model"),
-    listed=10,
 )

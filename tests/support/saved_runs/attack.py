@@ -20,7 +20,6 @@ FACTS: dict[str, Any] = {
     "test_accuracy": 0.8,
     "guess_accuracy": 0.5,
     "candidates": 100,
-    "models_per_batch": 4,
 }
 
 
@@ -33,19 +32,18 @@ class FixedScores:
     meaning = "Says what it was given."
     source = "Long, Bindschaedler & Gunter 2017"
     shadows = "paired"
-    needs_bins = False
 
     def scores(self, key: Any, asked: Any, shadows: Any) -> np.ndarray:
         return self.said
 
 
-def split_models(truth: np.ndarray, pdtp: np.ndarray, bins: int = 100, **known: Any) -> SplitModels:
+def split_models(truth: np.ndarray, pdtp: np.ndarray, **known: Any) -> SplitModels:
     """Models of these halves that say nothing; `known` is what is otherwise than in `FACTS`."""
     models, targets = truth.shape
     none = np.zeros((1, targets, 2), np.float32)
     facts: dict[str, Any] = {"key": jax.random.key(1), **FACTS, **known}
     asked = AttackInputs(
-        np.zeros((models, targets, 2), np.float32), np.zeros((targets, 1), np.float32), np.zeros(targets, int), bins
+        np.zeros((models, targets, 2), np.float32), np.zeros((targets, 1), np.float32), np.zeros(targets, int), 100
     )
     return SplitModels(
         inputs=asked,
@@ -100,8 +98,7 @@ def with_accuracies(audit: AttackAudit, *accuracies: tuple[float, float, float],
     records = []
     for place, record in enumerate(result.splits.records):
         own = {name: float(values[place]) for name, values in each_of.items()}
-        best = max(own, key=own.__getitem__)
-        records.append(msgspec.structs.replace(record, accuracy=own, largest_accuracy=own[best], strongest_attack=best))
+        records.append(msgspec.structs.replace(record, accuracy=own))
     p_value = 0.0005 if any(low > 0.5 for _, low, _ in accuracies) else 0.5
     other = replace(audit, result=msgspec.structs.replace(result, attacks=tuple(attacks)))
     return with_splits(other, **{"records": tuple(records), "p_value": p_value} | known)

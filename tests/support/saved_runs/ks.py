@@ -14,7 +14,7 @@ from jaxaudit.audits.ks.tests_of_use.holdout import NEEDS
 from jaxaudit.audits.ks.tests_of_use.shadow import NEEDS as OF_SHADOW_MODELS
 from jaxaudit.metrics import Rho, Usage
 from jaxaudit.metrics import checks as preflight
-from jaxaudit.plots.charts import widest_gap_at
+from jaxaudit.plots import charts
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
@@ -117,8 +117,8 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
     said = np.concatenate([rng.beta(a, 1, (1, RECORDS)).astype(np.float32) for a in (25, 1.0)])
 
     def target(called: str, confidences: np.ndarray, truth: Truth | None) -> TargetResult:
-        above = np.array([widest_gap_at(row, confidences).distance for row in query])
-        below = np.array([widest_gap_at(*rows).distance for rows in zip(query, calibration, strict=True)])
+        above = np.array([charts.widest_gap_at(row, confidences).distance for row in query])
+        below = np.array([charts.widest_gap_at(*rows).distance for rows in zip(query, calibration, strict=True)])
         median = float(np.median(above / below))
         values, distances, bottom = (tuple(row.tolist()) for row in (above / below, above, below))
         rho = Rho(values, median, median - 0.05, median + 0.05, distances, bottom, error_of(0.05))

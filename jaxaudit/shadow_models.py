@@ -179,6 +179,7 @@ class ShadowModels:
     resolutions: tuple[Outputs, ...] = ()
     content_hash: str = ""
     bank: Bank | None = None
+    numbers: Int[np.ndarray, " models"] | None = None
     views: Float[np.ndarray, "models views examples"] | None = None
     scale: RankScale | None = None
     models_per_batch: int | None = None
@@ -216,6 +217,7 @@ class ShadowModels:
             kinds=tuple(np.array(self.kinds, object)[models].tolist()) if self.kinds else (),
             **by_record,
             own_accuracy=self.own_accuracy[models],
+            numbers=None if self.numbers is None else self.numbers[models],
             views=None if self.views is None else taken(self.views),
         )
 

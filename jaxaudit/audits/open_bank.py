@@ -133,6 +133,7 @@ def open_bank(
         resolutions=stored,
         content_hash=content_hash,
         bank=bank,
+        numbers=np.array(numbers, int),
         views=views if by_view else None,
         scale=scale,
     )

@@ -6,11 +6,12 @@ from operator import itemgetter
 
 import numpy as np
 
-from jaxaudit.audits.attack.finding import NOT_GIVEN
+from jaxaudit.audits.attack.finding import GRADED_AT, NOT_GIVEN
 from jaxaudit.audits.attack.result import (
     AttackedTarget,
     AttackOutcome,
     AttackResult,
+    Published,
     Riskiest,
     SplitAttacks,
     check_attack_result,
@@ -48,6 +49,7 @@ def attack_part(run: Run[AttackResult]) -> RunContent:
                 if of_targets is None
                 else (_rates_table(f"{result.decided_by}, targets of known membership", of_targets, "both"),)
             ),
+            *((_with_less_published(result),) if result.published else ()),
             *records_tables(result),
         ),
         _legend(result),
@@ -210,6 +212,28 @@ def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
     return table_of(title, rows.items() if resolved else (), columns, ("false positive rate",), on=on)
 
 
+def _with_less_published(result: AttackResult) -> PageTable:
+    """What the deciding attack reaches on coarser outputs of the same models, beside all outputs."""
+    deciding = result.deciding
+    whole = Published("all outputs", result.finding.verdict, deciding.auc, deciding.tpr_at_fpr, deciding.realised_fpr)
+    limits = [rate.fpr for rate in deciding.tpr_at_fpr if rate.resolvable and rate.fpr in GRADED_AT]
+    columns: dict[str, Column] = {
+        "if a model publishes": ("outputs", visible),
+        "verdict": ("verdict", visible),
+        "AUC": ("auc.value", number_text),
+        **{
+            f"TPR at\n{level_text(limit)} FPR": lambda row, limit=limit: next(
+                _rate(rate.value, real.value)
+                for rate, real in zip(row.tpr_at_fpr, row.realised_fpr, strict=True)
+                if rate.fpr == limit
+            )
+            for limit in limits
+        },
+    }
+    title = f"What would help: {visible(result.decided_by)} on the same models, if they publish less"
+    return table_of(title, (whole, *result.published), columns, ("if a model publishes", "verdict"), on="both")
+
+
 def _withheld(rates: AttackRates) -> bool:
     """Whether some true positive rate is withheld because thresholds do not hold."""
     return any(rate.resolvable and not rate.holds for rate in rates.tpr_at_fpr)
@@ -248,6 +272,11 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
             f"{bound.sentence} By {visible(bound.attack)}: {bound.references} models attack {bound.audited} others; "
             f"{bound.right:,} of {bound.guesses:,} guesses are right. For one {bound.of} added or removed, by outputs "
             "on these records alone."
+        )
+    if result.published:
+        lines.append(
+            "What would help is measured with one question a record. Who may ask for the classes of many inputs near a "
+            "record learns more from classes alone (Choquette-Choo et al. 2021)."
         )
     if result.left_out:
         lines.append(f"Too few shadow models for: {', '.join(map(visible, result.left_out))}.")

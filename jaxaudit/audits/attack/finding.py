@@ -22,6 +22,7 @@ CLEARLY = 0.01
 SOURCE = "Kairouz, Oh & Viswanath 2015"
 Grade = Literal["gives records away", "gives some away", "no better than guessing"]
 AWAY, SOME, GUESSING = "gives records away", "gives some away", "no better than guessing"
+INCONCLUSIVE = "inconclusive"
 RIGHT_CALLS = 10.0
 """`gives records away` requires this many right calls for each wrong one where half of the records are members: a true
 positive rate of 10 times the false positive rate, which no model of a differentially private recipe with an epsilon

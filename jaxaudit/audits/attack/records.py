@@ -16,8 +16,10 @@ from jaxaudit.audits.attack.exposure import (
     exposure_of,
     rate_named_at,
 )
+from jaxaudit.audits.attack.finding import GUESSING, attack_finding, grade_of
 from jaxaudit.audits.attack.finding import SOURCE as OF_GRADES
-from jaxaudit.audits.attack.finding import attack_finding
+from jaxaudit.audits.attack.published import SOURCE as OF_PUBLISHED
+from jaxaudit.audits.attack.published import with_less_published
 from jaxaudit.audits.attack.result import LEVEL, AttackAudit, AttackOutcome, AttackResult, RecordArrays
 from jaxaudit.audits.attack.targets import (
     RecordTarget,
@@ -207,6 +209,9 @@ def attack_records(
         epsilon=epsilon,
     )
     usual = attacks is None or deciding == _possible(RECORD_ATTACKS, shadowed, refuse=False)[0][0]
+    if grade_of(results[0]) not in (None, GUESSING):
+        less = with_less_published(shadows, shadowed, deciding, units, alone, usual)
+        result = msgspec.structs.replace(result, published=less)
     judgements, calls = judged_targets(targets, scored, truth, result, deciding)
     return AttackAudit(
         result=msgspec.structs.replace(result, finding=attack_finding(result, usual), targets=judgements),
@@ -219,6 +224,7 @@ def attack_records(
             *(outcome.source for outcome in results),
             SOURCE,
             OF_GRADES,
+            *((OF_PUBLISHED,) if result.published else ()),
             *((OF_GROUPS,) if units.grouped else ()),
             *(() if epsilon is None else (OF_EPSILON,)),
         ),

@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, Int
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation, Vulnerability
-from jaxaudit.metrics.attack_rates import AttackRates
+from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
 from jaxaudit.metrics.epsilon import EpsilonBound
+from jaxaudit.metrics.over_models import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,6 +96,20 @@ class Exposure(StrictStruct, frozen=True):
     judged: Count
     copies: Count
     riskiest: tuple[Riskiest, ...]
+
+
+class Published(StrictStruct, frozen=True):
+    """What the deciding attack reaches on the models of a bank if only these `outputs` are published, in words.
+
+    Attributes:
+        verdict: the grade by these rates, or `inconclusive`.
+    """
+
+    outputs: str
+    verdict: str
+    auc: Estimate
+    tpr_at_fpr: tuple[RateAt, ...]
+    realised_fpr: tuple[Realised, ...]
 
 
 class Epsilon(EpsilonBound, frozen=True, kw_only=True):
@@ -188,6 +203,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
         views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         exposure: with a bank. `splits`: on random halves.
+        published: with a bank whose models give some of its records away, what publishing less would change.
     """
 
     finding: Finding
@@ -203,6 +219,7 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     attacks: tuple[AttackOutcome, ...]
     targets: tuple[AttackedTarget, ...] = ()
     exposure: Exposure | None = None
+    published: tuple[Published, ...] = ()
     splits: SplitAttacks | None = None
     epsilon: Epsilon | None = None
 

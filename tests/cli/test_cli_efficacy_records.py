@@ -28,8 +28,8 @@ class Text(nnx.Module):
         shown = self.embed(input_ids) * attention_mask[..., None]
         return self.out(jnp.concatenate([shown.sum(1) / attention_mask.sum(1, keepdims=True), age[:, None]], axis=1))
 class Numbers(nnx.Module):
-    def __init__(self, in_features, num_classes, *, rngs):
-        self.first, self.out = nnx.Linear(in_features, 6, rngs=rngs), nnx.Linear(6, num_classes, rngs=rngs)
+    def __init__(self, input_shape, classes, *, rngs):
+        self.first, self.out = nnx.Linear(input_shape[0], 6, rngs=rngs), nnx.Linear(6, classes, rngs=rngs)
     def __call__(self, inputs):
         return self.out(nnx.tanh(self.first(inputs)))
 class Linen(linen.Module):

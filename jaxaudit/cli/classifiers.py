@@ -1,6 +1,6 @@
 """The classifiers that `pdtp` and `attack` train, and their training table: its options, and reading it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,9 +65,10 @@ def make_classifier(options: Options, table: "Table") -> tuple[Options, "Example
     """
     # Imported here because they take seconds.
     from jaxaudit import learners
-    from jaxaudit.data import category_counts, one_hot, ordinal
+    from jaxaudit.data import Examples, category_counts, one_hot, ordinal
     from jaxaudit.ensemble import count_step, usual_models_per_batch
     from jaxaudit.ensemble.train import whole_fits_per_batch
+    from jaxaudit.learners.estimator import has_encoder
 
     model, recipe, classes = options.model, options.recipe, len(table.class_names)
     number = recipe.models_per_batch
@@ -87,6 +88,9 @@ def make_classifier(options: Options, table: "Table") -> tuple[Options, "Example
                 f"--model {model.model} is no estimator: name an object with fit and predict_proba, or a function "
                 "without arguments that returns one."
             )
+        if has_encoder(learner.prototype):
+            learner = replace(learner, columns=table.columns)
+            examples = Examples(table.values, table.labels, table.class_names, table.name)
     return with_values(options, models_per_batch=number or whole_fits_per_batch(learner)), examples, learner
 
 

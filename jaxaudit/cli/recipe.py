@@ -183,7 +183,7 @@ def load_estimator(name: str, parameters: Sequence[str], classes: int) -> "Estim
     # Imported here because they take seconds. The installed scikit-learn, whatever lies in the current folder.
     import sklearn  # noqa: F401
 
-    from jaxaudit.learners.estimator import EstimatorLearner, has_encoder, is_estimator, settable
+    from jaxaudit.learners.estimator import EstimatorLearner, is_estimator, settable
 
     code = own_code("--model", name)
     assert code is not None, "no estimator is built in"
@@ -202,12 +202,6 @@ def load_estimator(name: str, parameters: Sequence[str], classes: int) -> "Estim
         )
     if words:
         estimator.set_params(**{parameter: _parameter_value(word) for parameter, word in words.items()})
-    if has_encoder(estimator):
-        raise InputError(
-            f"--model {name} begins with an encoder of columns, and gets numbers here, words among them encoded: leave "
-            "the encoder out, encode the table itself (pandas.get_dummies), or train in your own script (jaxaudit "
-            "shadows plan)."
-        )
     return EstimatorLearner(estimator, classes)
 
 

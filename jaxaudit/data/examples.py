@@ -7,7 +7,7 @@ records) is one `Sets`, from the public functions, whose keyword arguments are t
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -33,6 +33,8 @@ class Examples:
         titles: the names of the columns of inputs from a table; else empty.
         groups: `[n]`, the group of each record, such as its patient, if whole groups were dealt: an integer or text.
             Equal values are one group, in all sets. The content hash does not depend on them.
+        words: of a table, for each of its columns in order, the distinct words, which inputs hold as numbers; none of a
+            column of numbers. A missing word is empty.
 
     Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at least one
     record; else an `InputError`. The arrays are read-only, so a computed hash stays valid.
@@ -49,6 +51,7 @@ class Examples:
     notes: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()
     groups: Shaped[np.ndarray, " n"] | None = None
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)

@@ -6,7 +6,6 @@ Rows are written again (`SourceRows`) with the text of every cell, or the types 
 numbers loses the names that a pipeline reads by. Columns that are neither inputs nor the label are left out: nobody
 reads them, and a number of the row would tell its place."""
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int, Shaped
 
+from jaxaudit.data.columns import WIDTH, codes_of_texts
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parquet_file import (
     index_names,
@@ -42,8 +42,6 @@ from jaxaudit.errors import InputError
 LABEL = "label"
 FEW = 10
 """In a `Table`, a column of at most this many different numbers has categories."""
-WIDTH = 16
-"""Numbers that stand for a word: as many as a digest has, of 32 bits each."""
 MOST_CLASSES = 1_000
 LARGEST_WHOLE = 2.0**53
 """From here on, a floating-point number may stand for several whole ones."""
@@ -80,7 +78,7 @@ class OwnTable:
         numbers that a `float64` would round are refused.
         """
         text, kind = self.text, np.float64 if exact else np.float32
-        titles, columns = list[str](), list[np.ndarray]()
+        titles, columns, words_of = list[str](), list[np.ndarray](), dict[str, tuple[str, ...]]()
         for name in self.inputs:
             cells = self._cells(name)
             numbers = float_cells(cells)
@@ -89,7 +87,9 @@ class OwnTable:
             if words is not None and not words.is_number.any() and not words.missing.all():
                 columns += [*codes_of_words(words).T.astype(kind)]
                 titles += [f"{name} ({place})" for place in range(WIDTH)]
+                words_of[name] = words_in(words)
                 continue
+            words_of[name] = ()
             numbers = numbers if words is None else self._numbers(words, name, "write numbers throughout, or words")
             assert numbers is not None
             self._refuse_row_numbers(numbers, name)
@@ -109,7 +109,7 @@ class OwnTable:
             )
         inputs = np.stack(columns, axis=1)
         notes, names = self.notes, self.class_names
-        return Examples(inputs, self.labels, names, text.source, notes, tuple(titles))
+        return Examples(inputs, self.labels, names, text.source, notes, tuple(titles), words=words_of)
 
     def table(self, categorical: Sequence[str] = ()) -> Table:
         """The records with columns of numbers and columns of categories.
@@ -240,9 +240,12 @@ def codes_of_words(cells: "ColumnCells") -> np.ndarray:
     """`float64[n, WIDTH]` within [-1, 1] by the digest of each word: random directions keep distances, whichever words
     a file has (the hashing trick: Weinberger et al. 2009). Missing cells are as no word.
     """
-    words = ["" if gone else text for text, gone in zip(cells.texts.to_pylist(), cells.missing, strict=True)]
-    digests = b"".join(hashlib.blake2b(word.encode()).digest() for word in words)
-    return (np.frombuffer(digests, "<u4").reshape(len(words), WIDTH) / 2.0**31 - 1)[cells.codes]
+    return codes_of_texts(words_in(cells))[cells.codes]
+
+
+def words_in(cells: "ColumnCells") -> tuple[str, ...]:
+    """The distinct texts of a column; one that stands for a missing value is empty."""
+    return tuple("" if gone else text for text, gone in zip(cells.texts.to_pylist(), cells.missing, strict=True))
 
 
 class ColumnCells(NamedTuple):

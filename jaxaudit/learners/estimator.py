@@ -5,6 +5,7 @@ its own records. What a class that a model was not trained on is worth is said h
 never saw it, so that its log-odds are cut where those of all models are.
 """
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 from threadpoolctl import ThreadpoolController
 
+from jaxaudit.data.columns import frame
+from jaxaudit.data.table import Column
 from jaxaudit.errors import InputError, check_ranges, first_line
 
 SUMS = 1e-4
@@ -64,6 +67,8 @@ class EstimatorLearner:
     `classes`. The classes of the columns of `predict_proba` are those of `classes_`; without such an attribute there
     must be a column per class.
 
+    With `columns`, inputs are the `values` of a `Table`, and the estimator gets a pandas frame with words as words.
+
     Raises:
         InputError: from the constructor, if it has no `fit` or no `predict_proba`; from its functions, if the
             estimator's own raise an error, or if what it predicts are no probabilities of these classes.
@@ -80,6 +85,7 @@ class EstimatorLearner:
 
     prototype: Any
     classes: int
+    columns: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         check_ranges("[2, inf)", classes=self.classes)
@@ -140,7 +146,8 @@ class EstimatorLearner:
 
     def _rows(self, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
         """A copy of the records that the estimator may change."""
-        return np.array(inputs, np.float64).reshape(len(inputs), -1)
+        rows = np.array(inputs, np.float64).reshape(len(inputs), -1)
+        return frame(rows, self.columns) if self.columns else rows
 
     @contextmanager
     def _guarded(self, task: str) -> Iterator[None]:
@@ -151,7 +158,15 @@ class EstimatorLearner:
                 warnings.filterwarnings("ignore", message="Could not find the number of physical cores")
                 yield
         except Exception as error:
-            raise InputError(f"{self.kind} failed {task}: {first_line(error)}") from error
+            raise InputError(f"{self.kind} failed {task}: {self._without_words(first_line(error))}") from error
+
+    def _without_words(self, message: str) -> str:
+        """The message; of an estimator that gets words, without what it quotes, or without any of it."""
+        if not self.columns:
+            return message
+        left = re.sub(r"\[.*\]|\".*\"|'.*'", "'...'", message)
+        words = [word for column in self.columns for word in column.categories if len(word) > 1]
+        return left if not any(word in left for word in words) else message.partition(":")[0]
 
 
 @cache

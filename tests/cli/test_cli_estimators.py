@@ -1,6 +1,7 @@
 """`--model` of scikit-learn or of your own, from its words to what `pdtp`, `attack` and `shadows train` make of it."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,14 +92,37 @@ def write_towns() -> None:
     Path("encoded.py").write_text(ENCODED)
 
 
-def test_a_pipeline_with_an_encoder_is_refused():
-    """It would encode numbers that stand for words."""
+def test_a_pipeline_with_an_encoder_gets_the_columns_as_they_are():
+    pytest.importorskip("pandas")
     write_towns()
-    for command in (
-        ("shadows", "train", "--query", "towns.csv", *PATIENTS[2:]),
-        ("pdtp", "--data", "towns.csv", *PATIENTS[2:4]),
-    ):
-        refused((*command, "--model", "encoded.py:make", "--out", "bank"), ("encoded.py:make begins with an encoder",))
+    of_towns = ("--query", "towns.csv", *PATIENTS[2:], "--model", "encoded.py:make")
+    done = jaxaudit("shadows", "train", *of_towns, "--drop", "visit", "--out", "bank")
+    assert done.code == 0, done.err
+    assert "the 5 of the table as they are" in done.err
+    for command in ("pdtp", "attack"):
+        words = ("--data", "towns.csv", "--label", "outcome", "--drop", "visit", "--drop", "patient", "--sample", "20")
+        few = ("--measured-records", "2") if command == "pdtp" else ("--iterations", "2", "--attacks", "distance")
+        assert jaxaudit(command, *words, *few, "--model", "encoded.py:make", "--json").code == 0
+    # A word that reaches the forest is of no record in a message.
+    left = jaxaudit("shadows", "train", *of_towns, "--out", "left")
+    assert (left.code, "could not convert" in left.err, "visit " in left.err) == (2, True, False)
+    Path("towns.csv").write_text(
+        re.sub(r"visit \d+", lambda name: f"O'Brien {name[0][6:]}", Path("towns.csv").read_text())
+    )
+    quoted = jaxaudit("shadows", "train", *of_towns, "--out", "quoted")
+    assert (quoted.code, "ValueError" in quoted.err, "Brien" in quoted.err) == (2, True, False)
+
+
+@pytest.mark.outer
+def test_workers_get_the_columns_too():
+    pytest.importorskip("pandas")
+    write_towns()
+    of_towns = ("--query", "towns.csv", *PATIENTS[2:], "--model", "encoded.py:make", "--drop", "visit")
+    for workers, out in (((), "bank"), (("--workers", "2"), "again")):
+        assert jaxaudit("shadows", "train", *of_towns, *workers, "--out", out).code == 0
+    for model in range(6):
+        one, other = (np.load(f"{folder}/outputs/{model:05}.npy") for folder in ("bank", "again"))
+        np.testing.assert_array_equal(one, other)
 
 
 def test_ids_name_records_where_the_result_is_and_nowhere_else():

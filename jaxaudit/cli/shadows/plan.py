@@ -38,12 +38,14 @@ from jaxaudit.data.bank.description import (
     Sizes,
     read_description,
 )
+from jaxaudit.data.columns import columns_as_read
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.groups import groups_in_words, load_ids
 from jaxaudit.data.pairs import find_overlap, refuse_held, refuse_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
+from jaxaudit.data.table import Column
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError, writing
 from jaxaudit.metrics.exchangeability import alike
@@ -59,7 +61,7 @@ ADVICE = "free space there and repeat the command."
 class BankSets(NamedTuple):
     """The records of a bank; columns are the query set, the holdout, the calibration set. `dropped` are records that no
     model is trained on; `groups` of query set and holdout are kept whole; `sampled_alike` is of records that are not
-    dropped; `ids` are the caller's own, if asked for.
+    dropped; `columns` are of tables, with the words of all sets; `ids` are the caller's own, if asked for.
     """
 
     parts: tuple[np.ndarray, ...]
@@ -70,6 +72,7 @@ class BankSets(NamedTuple):
     dropped: Bool[np.ndarray, " n"]
     groups: Sets[Int[np.ndarray, " _"]]
     sampled_alike: SampledAlike | None
+    columns: tuple[Column, ...] = ()
     ids: Shaped[np.ndarray, " n"] | None = None
 
 
@@ -311,6 +314,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         dropped,
         groups,
         None if holdout is None else _sampled_alike(key, query, holdout, dropped),
+        columns_as_read(used),
         None if data.id is None else _ids(data.id, names, sets),
     )
 

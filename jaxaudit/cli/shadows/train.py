@@ -31,11 +31,13 @@ from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
+from jaxaudit.data.columns import as_indices
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, StepCost, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import whole_fits_per_batch
 from jaxaudit.errors import InputError
 from jaxaudit.learners import EstimatorLearner, Learner, SteppedLearner
+from jaxaudit.learners.estimator import has_encoder
 from jaxaudit.runs.unfinished import working_in
 
 COMMAND = "shadows train"
@@ -50,6 +52,9 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     of_query = np.asarray(sets.labels[: sets.counts.query])
     query = Examples(sets.parts[0], of_query, sets.class_names, "query set")
     estimator, inputs = _estimator(options, query), np.concatenate(sets.parts)
+    if estimator is not None and sets.columns and has_encoder(estimator.prototype):
+        say(f"{estimator.kind} encodes its columns, and gets the {len(sets.columns)} of the table as they are")
+        estimator, inputs = replace(estimator, columns=sets.columns), as_indices(inputs, sets.columns)
     source = ModelSource.ESTIMATOR if estimator else options.source
     options = options if estimator else _filled(options, query)
     tell_of_large_numbers(None if estimator else options.model.model, sets.parts)

@@ -349,6 +349,8 @@ def read_scores(path: Path, directions: Iterable[tuple[str, str]] = ()) -> Score
     for score, way in directions:
         scores_by_way[way].append(score)
     table = load_scores(path, **scores_by_way)
+    for note in table.notes:
+        say(f"{table.name}: {note}")
     # An index of rows without a name, as pandas writes it, is nobody's score.
     ignored = [column for column in table.ignored if column.strip().casefold() not in INDEX_NAMES]
     if ignored:

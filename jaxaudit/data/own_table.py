@@ -29,6 +29,7 @@ from jaxaudit.data.formats.parquet_file import (
 from jaxaudit.data.formats.text_table import (
     NAMELESS,
     TextTable,
+    decimal_points,
     float_cells,
     trimmed,
     truth_cells,
@@ -81,9 +82,9 @@ class OwnTable:
         titles, columns, words_of = list[str](), list[np.ndarray](), dict[str, tuple[str, ...]]()
         for name in self.inputs:
             cells = self._cells(name)
-            numbers = float_cells(cells)
+            numbers = float_cells(cells, text.decimal)
             numbers = truth_cells(cells) if numbers is None else numbers
-            words = None if numbers is not None and np.isfinite(numbers).all() else read_cells(cells)
+            words = None if numbers is not None and np.isfinite(numbers).all() else read_cells(cells, text.decimal)
             if words is not None and not words.is_number.any() and not words.missing.all():
                 columns += [*codes_of_words(words).T.astype(kind)]
                 titles += [f"{name} ({place})" for place in range(WIDTH)]
@@ -130,7 +131,7 @@ class OwnTable:
         for name in self.inputs:
             numbers = None if name in categorical else self._many_numbers(name)
             if numbers is None:
-                categories, values = as_categories(read_cells(self._cells(name)))
+                categories, values = as_categories(read_cells(self._cells(name), text.decimal))
             else:
                 self._refuse_row_numbers(numbers, name)
                 categories, values = (), numbers
@@ -146,12 +147,12 @@ class OwnTable:
 
     def _many_numbers(self, name: str) -> np.ndarray | None:
         """The cells of a column of more than `FEW` different numbers; None of others. Words among them are refused."""
-        numbers = float_cells(self._cells(name))
+        numbers = float_cells(self._cells(name), self.text.decimal)
         if numbers is not None and np.isfinite(numbers).all():
             # The first rows usually decide, and checking all takes longer than reading them.
             few = all(len(np.unique(part)) <= FEW for part in (numbers[:1000], numbers))
             return None if few else numbers
-        cells = read_cells(self._cells(name))
+        cells = read_cells(self._cells(name), self.text.decimal)
         if len(np.unique(cells.numbers[cells.is_number])) <= FEW:
             return None
         return self._numbers(cells, name, "or make categories of the column (`categorical`)")
@@ -212,7 +213,7 @@ def read_own_table(
     not_inputs = [*drop, *(name for name in groups if name in names)]
     check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
     text, note = without_dealt_groups(text.without(left_out), (label, *categorical))
-    notes = (*note, *_identifiers(text, (label, *categorical)))
+    notes = (*((f"it is read as {text.note}",) if text.note else ()), *note, *_identifiers(text, (label, *categorical)))
     index = index_names(path) if is_parquet(path) else []
     for place, name in enumerate(text.header):
         for trouble, wrong in (
@@ -225,7 +226,7 @@ def read_own_table(
                     f"{source}: {trouble} (column {place + 1} of inputs and label); name each column once, and write "
                     f"no index: frame.{_writing(source)} in pandas; or leave it out (`drop`)."
                 )
-    labels = read_cells(text.columns[text.header.index(label)])
+    labels = read_cells(text.columns[text.header.index(label)], text.decimal)
     if labels.missing.any():
         raise InputError(
             f"{source}: row {labels.row(labels.missing)} has no label (column {label!r} is empty); with pandas, "
@@ -264,14 +265,14 @@ class ColumnCells(NamedTuple):
         return int(np.argmax(chosen[self.codes])) + 1
 
 
-def read_cells(column: pa.ChunkedArray) -> ColumnCells:
+def read_cells(column: pa.ChunkedArray, decimal: str) -> ColumnCells:
     """The cells of a column of text; blanks around a value are ignored."""
     encoded = trimmed(column).combine_chunks().dictionary_encode()
     texts = encoded.dictionary
     lower = pc.call_function("utf8_lower", [texts])
     missing = _array(pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(_MISSING_TEXTS))))
     numbers, is_number = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
-    present_texts = texts.filter(pa.array(~missing))
+    present_texts = decimal_points(texts.filter(pa.array(~missing)), decimal)
     try:
         numbers[~missing] = _array(pc.cast(present_texts, pa.float64()))
         is_number[~missing] = True
@@ -303,7 +304,7 @@ def _identifiers(text: TextTable, left_alone: Sequence[str]) -> list[str]:
     notes = list[str]()
     for name, cells in zip(text.header, text.columns, strict=True):
         distinct = len(cells.unique()) if name not in left_alone and text.rows > _SUSPECT_ROWS else 0
-        numbers = float_cells(cells) if 2 * distinct > text.rows else None
+        numbers = float_cells(cells, text.decimal) if 2 * distinct > text.rows else None
         all_whole = numbers is not None and distinct == text.rows and bool((numbers == np.rint(numbers)).all())
         if all_whole or (numbers is None and 2 * distinct > text.rows):
             notes.append(
@@ -324,20 +325,20 @@ def _array(values: pa.Array) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SourceRows:
-    """The rows of a file, of which some can be written: `cells` of inputs and label, of a CSV file as text; `names` are
-    all columns but those of `drop` and `groups`.
+    """The rows of a file, of which some can be written: `cells` of inputs and label, of a CSV file as text. A
+    `delimiter` of None says that the file is Parquet; `names` are all columns but those of `drop` and `groups`.
     """
 
     cells: pa.Table
     inputs: tuple[str, ...]
     label: str
-    is_parquet: bool
+    delimiter: str | None
     names: frozenset[str]
 
     @property
     def suffix(self) -> str:
         """The ending of the names of files with such rows."""
-        return ".parquet" if self.is_parquet else ".csv"
+        return ".parquet" if self.delimiter is None else ".csv"
 
     def part(self, rows: Int[np.ndarray, " some"], groups: Int[np.ndarray, " some"] | None) -> pa.Table:
         """These rows, with a first column `group` where there are groups."""
@@ -354,7 +355,7 @@ class SourceRows:
 
     def write(self, table: pa.Table, file: IO[bytes]) -> None:
         """Writes a table that `part` or `challenge` gave, in the form of the source."""
-        write_table(table, file, is_parquet=self.is_parquet)
+        write_table(table, file, self.delimiter)
 
 
 def source_rows(path: Path, *, label: str | None, drop: Sequence[str], groups: Sequence[str]) -> SourceRows:
@@ -362,7 +363,7 @@ def source_rows(path: Path, *, label: str | None, drop: Sequence[str], groups: S
     table = read_own_table(path, label=label, drop=drop, groups=groups)
     columns = dict(zip(table.text.header, table.text.columns, strict=True))
     cells = typed_columns(path, table.text.header) if is_parquet(path) else pa.table(columns)
-    return SourceRows(cells, table.inputs, table.label, is_parquet(path), table.names)
+    return SourceRows(cells, table.inputs, table.label, None if is_parquet(path) else table.text.delimiter, table.names)
 
 
 def refuse_read_otherwise(path: Path, examples: Examples, label: str | None) -> None:
@@ -374,4 +375,7 @@ def refuse_read_otherwise(path: Path, examples: Examples, label: str | None) -> 
         or not np.array_equal(part.labels, examples.labels)
         or not np.array_equal(part.record_hashes, examples.record_hashes)
     ):
-        raise InputError(f"{path.name}: the rows would not be read again as in the source; save the records as .npz.")
+        raise InputError(
+            f"{path.name}: the rows would not be read again as in the source; save the records as .npz, or as a .csv "
+            "with points and commas."
+        )

@@ -43,14 +43,14 @@ def cells() -> list[list[str]]:
     ]
 
 
-def write_table(path: str, mark: bytes = b"", ending: str = "\r\n") -> None:
-    lines = [",".join(line) for line in (HEADER, *cells())]
+def write_table(path: str, mark: bytes = b"", ending: str = "\r\n", sign: str = ",") -> None:
+    lines = [sign.join(line) for line in (HEADER, *cells())]
     Path(path).write_bytes(mark + (ending.join(lines) + ending).encode())
 
 
-def rows_of(path: str) -> list[list[str]]:
+def rows_of(path: str, sign: str = ",") -> list[list[str]]:
     with Path(path).open(newline="", encoding="utf-8") as file:
-        return list(csv.reader(file))
+        return list(csv.reader(file, delimiter=sign))
 
 
 def deal(*words: str, data: str = "all.csv", out: str = "deal") -> tuple[dict[str, Any], str]:
@@ -78,9 +78,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("mark", "ending"), [(b"", "\r\n"), (codecs.BOM_UTF8, "\n")])
-def test_cells_and_names_are_those_of_the_source(folder: Path, mark: bytes, ending: str) -> None:
-    write_table("all.csv", mark, ending)
+@pytest.mark.parametrize(
+    ("mark", "ending", "sign"), [(b"", "\r\n", ","), (codecs.BOM_UTF8, "\n", ";"), (b"", "\n", "\t")]
+)
+def test_cells_and_names_are_those_of_the_source(folder: Path, mark: bytes, ending: str, sign: str) -> None:
+    write_table("all.csv", mark, ending, sign)
     record, _ = deal(*OUTCOME, "--groups", "patient", *SHARES)
     source = load("all.csv", label="outcome", drop=["id"], groups=["patient"])
     whole, places = cells(), []
@@ -90,7 +92,7 @@ def test_cells_and_names_are_those_of_the_source(folder: Path, mark: bytes, endi
         rows = rows_in(source, part)
         np.testing.assert_array_equal(part.labels, source.labels[rows])
         assert record[role]["membership"] == hashlib.sha256(part.record_hashes.tobytes()).hexdigest()
-        first, *lines = rows_of(f"deal/{role}.csv")
+        first, *lines = rows_of(f"deal/{role}.csv", sign)
         assert first == ["group", 'age, "years"', "bp", "outcome", "w"]
         numbers = []
         for row, (number, *line) in zip(rows, lines, strict=True):
@@ -283,6 +285,16 @@ def test_classes_that_a_set_lacks_are_kept_by_arrays(folder: Path) -> None:
     assert "deal/query.npz" in done.out
     assert {load(f"deal/{role}.npz").class_names for role in ROLES} == {("a", "b", "rare")}
     assert json.loads(Path("deal/deal.json").read_text())["source"]["columns"] is None
+
+
+def test_decimal_commas_are_read_as_in_the_source(folder: Path) -> None:
+    """Whole numbers are the same without the few cells that show the decimal sign."""
+    lines = [f"{3 * row};{row % 7}{',5' if row == 3 else ''};{row % 2}" for row in range(60)]
+    Path("commas.csv").write_text("\n".join(["n;a;label", *lines, ""]))
+    deal(*SHARES, data="commas.csv")
+    source = load("commas.csv")
+    assert source.inputs[3].tolist() == [9, 3.5]
+    assert sorted(row for role in ROLES for row in rows_in(source, load(f"deal/{role}.csv"))) == list(range(60))
 
 
 def test_a_part_that_is_read_otherwise_is_refused(folder: Path) -> None:

@@ -88,6 +88,11 @@ def in_csv(values: np.ndarray, path: Path) -> None:
     np.savetxt(path, values, delimiter=",", fmt="%.6f")
 
 
+def in_european(values: np.ndarray, path: Path) -> None:
+    lines = (";".join(f"{number:.6f}".replace(".", ",") for number in row) for row in values)
+    path.write_text("\n".join(("p_0;p_1;p_2", *lines, "")), "utf-8-sig")
+
+
 def numbered_by_people(values: np.ndarray, path: Path) -> None:
     numbers = 5000 - 7 * np.arange(len(values))[:, None]
     np.savetxt(path, np.hstack([numbers, values]), delimiter=",", fmt=["%d", *["%.6f"] * values.shape[1]], **HEADER)
@@ -173,10 +178,11 @@ def test_one_file_that_names_no_set_is_refused_where_there_are_several(folder: P
     assert "--calibration" not in refused(("ks", *DEAL, "--target", f"alone{ending}"), said)
 
 
-def test_numbers_of_people_beside_outputs_change_nothing(folder: Path) -> None:
+@pytest.mark.parametrize("write", [in_european, numbered_by_people])
+def test_other_forms_of_the_same_outputs_give_the_same_numbers(folder: Path, write: Any) -> None:
     """What was guessed is told in one line on stderr, and stdout has the JSON alone."""
     usage = details_of(judged(*DEAL, *files("used"))[0])
-    done = jaxaudit("ks", *DEAL, *rewritten("used", "numbered", numbered_by_people), "--json")
+    done = jaxaudit("ks", *DEAL, *rewritten("used", write.__name__, write), "--json")
     assert details_of(done.result["targets"][0]) == usage
     assert [line.count("/query.csv, ") for line in done.err.splitlines() if "read as" in line] == [1]
 

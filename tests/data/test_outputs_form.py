@@ -25,6 +25,11 @@ def write(tmp_path):
     return lambda content: write_outputs(tmp_path, content)
 
 
+def european(values, header=None, index=None, separator=";"):
+    cells = csv(values, None, index=index).replace(",", separator).replace(".", ",")
+    return cells if header is None else f"{header}\n{cells}"
+
+
 def lines(values, form="%.17f"):
     return "".join(" ".join(form % number for number in np.atleast_1d(row)) + "\n" for row in values)
 
@@ -41,6 +46,9 @@ MANY = {
     "names without a header": csv(P, index=lambda row: f"scan{row}.png"),
     "numbers without a header": csv(P, index=lambda row: row),
     "texts behind": "".join(f"{line},scan{row}\n" for row, line in enumerate(csv(P).splitlines())),
+    "write.csv2": european(P, ";ant;bee;cat;dog", index=lambda row: row + 1),
+    "semicolons without a header": european(P),
+    "tabs": european(P, separator="\t"),
     "Parquet": table(P),
     "Parquet, numbered in another order": table(P[:, ::-1], ("p_3", "p_2", "p_1", "p_0")),
     "pandas": pa.Table.from_pydict(

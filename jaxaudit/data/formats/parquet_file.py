@@ -176,7 +176,7 @@ def has_dealt_groups(table: TextTable) -> bool:
     """Whether a column `group` has the random numbers of a deal, see `are_dealt`."""
     if table.header.count(COLUMN) != 1:
         return False
-    numbers = float_cells(table.columns[table.header.index(COLUMN)])
+    numbers = float_cells(table.columns[table.header.index(COLUMN)], table.decimal)
     return numbers is not None and are_dealt(numbers)
 
 

@@ -1,6 +1,7 @@
 """Tables of text: the cells of a CSV or Parquet file before columns are interpreted, and how a CSV file is written.
 
-A CSV file is UTF-8 with commas between cells, and decimal points. No message has the content of a cell.
+A CSV file is UTF-8 with commas, semicolons or tabs, and decimal commas only beside the latter two. No message has the
+content of a cell.
 """
 
 import csv
@@ -9,8 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +31,11 @@ NAMELESS = re.compile(r"|unnamed: \d+", re.IGNORECASE)
 Cells = TypeVar("Cells", pa.ChunkedArray, pa.StringArray)
 FIRST_LINE = 2**20
 """Largest number of characters of the first line, which determines the number of columns."""
-OTHER_SIGNS = "\t;"
-"""What separates cells in tables that are no CSV files here."""
-_AT_ONCE = 4096
-"""Rows that are written at a time."""
+DELIMITERS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
+_SAMPLE, _LINES, _AT_ONCE = 2**18, 200, 4096
+"""Characters and lines that are looked at; rows that are written at a time."""
+_WITH_POINT, _WITH_COMMA = (re.compile(rf"\s*[+-]?\d*\{sign}\d+([eE][+-]?\d+)?\s*") for sign in ".,")
+
 
 SAVE_AS = "save it as UTF-8: with pandas, `pandas.read_csv(FILE, encoding='cp1252').to_csv(FILE, index=False)`."
 
@@ -41,13 +44,16 @@ SAVE_AS = "save it as UTF-8: with pandas, `pandas.read_csv(FILE, encoding='cp125
 class TextTable:
     """A table of text cells of the file `source`: its header, empty without one, and an array of text for each column.
 
-    `floats` are the types of its columns of floating-point numbers, by name.
+    `note` is the file's format, if unusual; `floats` are the types of its columns of floating-point numbers, by name.
     """
 
     header: list[str]
     columns: list[pa.ChunkedArray]
     source: str
+    decimal: str = "."
+    note: str = ""
     floats: Mapping[str, np.dtype] = field(default_factory=dict)
+    delimiter: str = ","
 
     @property
     def rows(self) -> int:
@@ -67,11 +73,11 @@ class TextTable:
         """`float64[rows]`: the cells of a column as numbers, 1 and 0 for true and false; an InputError names the row
         (from 1 below the header) of a cell that is none, and gives the advice.
         """
-        numbers = float_cells(self.columns[column])
+        numbers = float_cells(self.columns[column], self.decimal)
         numbers = truth_cells(self.columns[column]) if numbers is None else numbers
         if numbers is not None:
             return numbers
-        cells = trimmed(self.columns[column]).to_pylist()
+        cells = decimal_points(trimmed(self.columns[column]), self.decimal).to_pylist()
         values: list[float] = []
         for row, cell in enumerate(cells, 1):
             try:
@@ -91,10 +97,20 @@ def trimmed(cells: Cells) -> Cells:
     return pc.call_function("utf8_trim_whitespace", [cells])
 
 
-def float_cells(cells: pa.ChunkedArray) -> np.ndarray | None:
+def decimal_points(cells: Cells, decimal: str) -> Cells:
+    """The cells with a decimal point; if the decimal sign is a comma, a cell with a point is not a number."""
+    if decimal == ".":
+        return cells
+    # With decimal commas, 1.234 may mean a thousand and some, so it is ambiguous.
+    pointed = pc.call_function("match_substring", [cells], pc.MatchSubstringOptions("."))
+    points = pc.call_function("replace_substring", [cells], pc.ReplaceSubstringOptions(",", "."))
+    return pc.call_function("if_else", [pointed, pa.scalar("x"), points])
+
+
+def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
     """`float64[rows]`: the cells as numbers if pyarrow reads all of them as numbers, else None."""
     with suppress(pa.ArrowInvalid):
-        return pc.cast(trimmed(cells), pa.float64()).to_numpy()
+        return pc.cast(decimal_points(trimmed(cells), decimal), pa.float64()).to_numpy()
     return None
 
 
@@ -111,28 +127,45 @@ def whole(cells: pa.ChunkedArray) -> bool:
     return bool(pc.call_function("any", [pc.call_function("match_substring_regex", [cells], pattern)]).as_py())
 
 
-def count_columns(data: bytes, path: Path) -> int:
-    """The number of cells in the first line of a file that holds these bytes."""
+class CsvFormat(NamedTuple):
+    """How a file is written.
+
+    >>> str(CsvFormat(";", ","))
+    'semicolons between cells, decimal commas'
+    """
+
+    delimiter: str = ","
+    decimal: str = "."
+
+    def __str__(self) -> str:
+        """Deviations from the default; empty for commas and decimal points."""
+        between = [] if self.delimiter == "," else [f"{DELIMITERS[self.delimiter]} between cells"]
+        return ", ".join([*between, *(["decimal commas"] if self.decimal != "." else [])])
+
+
+def find_format(data: bytes, path: Path) -> tuple[CsvFormat, int]:
+    """The format of a file that holds these bytes, and the number of cells in its first line. Tabs separate cells if
+    that line has one, else semicolons, else commas; beside the latter decimal commas are none.
+    """
     text = _text(data, path)
     first = text.partition("\n")[0].partition("\r")[0]
-    other = next((sign for sign in OTHER_SIGNS if sign in first), ",")
-    for trouble, wrong in (
+    sign = next((sign for sign in DELIMITERS if sign in first), ",")
+    sample = text[: max(_SAMPLE, 4 * len(first))]
+    if len(sample) < len(text) or len(text) > FIRST_LINE:
+        sample = sample[: sample.rfind("\n") + 1] or first
+    trouble = (
         ("is empty; was it written completely?", not text),
         ("its first line is blank; delete it.", not first),
         (f"its first line has more than {FIRST_LINE:,} characters; is it a table?", len(first) > FIRST_LINE),
-        (f"its first line has more than the allowed {MOST_COLUMNS:,} columns.", first.count(",") >= MOST_COLUMNS),
-        (
-            f"its cells are not separated by commas alone; with pandas, pandas.read_csv(FILE, sep={other!r}, "
-            "decimal=',').to_csv(FILE, index=False) writes it so, with decimal points.",
-            other != ",",
-        ),
-    ):
-        if wrong:
-            raise InputError(f"{path}: {trouble}")
-    with suppress(csv.Error):
-        # A cell in quotation marks may have a line break.
-        return len(next(csv.reader(io.StringIO(text, newline=""))))
-    raise InputError(f"{path}: its first line cannot be split into cells; is a quotation mark not closed?")
+        (f"its first line has more than the allowed {MOST_COLUMNS:,} columns.", first.count(sign) >= MOST_COLUMNS),
+    )
+    lines = [] if any(wrong for _, wrong in trouble) else _cells(sample, sign)
+    if not lines:
+        unsplit = "its first line cannot be split into cells; is a quotation mark not closed?"
+        raise InputError(f"{path}: {next((words for words, wrong in trouble if wrong), unsplit)}")
+    cells = [cell for line in lines for cell in line]
+    commas = any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))
+    return CsvFormat(sign, "," if sign != "," and commas else "."), len(lines[0])
 
 
 def _text(data: bytes, path: Path) -> str:
@@ -145,13 +178,22 @@ def _text(data: bytes, path: Path) -> str:
     return text[: FIRST_LINE + 1]
 
 
-def write_table(table: pa.Table, file: IO[bytes], *, is_parquet: bool) -> None:
-    """Writes a Parquet or a CSV file, in which pyarrow would quote every text."""
-    if is_parquet:
+def _cells(text: str, delimiter: str) -> list[list[str]]:
+    """The cells of the first non-blank lines, as far as they can be split."""
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines_read: list[list[str]] = []
+    with suppress(csv.Error):
+        lines_read.extend(islice((line for line in lines if line), _LINES))
+    return lines_read
+
+
+def write_table(table: pa.Table, file: IO[bytes], delimiter: str | None) -> None:
+    """Writes cells delimited so, or, with None, a Parquet file; pyarrow would quote every text in CSV."""
+    if delimiter is None:
         parquet.write_table(table, file)
         return
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(table.column_names)
     for batch in table.to_batches(max_chunksize=_AT_ONCE):
         writer.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -160,20 +202,21 @@ def write_table(table: pa.Table, file: IO[bytes], *, is_parquet: bool) -> None:
 
 
 def read_csv(path: Path, header: bool = True) -> TextTable:
-    """The cells of a CSV file as text; without `header` the first line is data, too."""
+    """The cells of a CSV file as text, by `find_format`; without `header` the first line is data, too."""
     with open_data(path) as stream:
         refuse_larger(path, file_size(stream), MAX_BYTES, "keep fewer rows or columns")
         data = stream.read()
     # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
-    titles = [str(column) for column in range(count_columns(data, path))]
+    written, columns = find_format(data, path)
+    titles = [str(column) for column in range(columns)]
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
             arrow_csv.ReadOptions(column_names=titles, use_threads=False, block_size=2 * FIRST_LINE),
-            arrow_csv.ParseOptions(newlines_in_values=True),
+            arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
             arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
         )
     except (pa.ArrowInvalid, UnicodeError) as error:
         raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
-    whole = TextTable([], table.columns, path.name)
+    whole = TextTable([], table.columns, path.name, written.decimal, str(written), delimiter=written.delimiter)
     return whole.with_header() if header else whole

@@ -226,6 +226,7 @@ class TableColumns(NamedTuple):
     texts: Collection[int]
     numbers: Callable[[int], np.ndarray]
     names: Callable[[int], list[str]]
+    notes: tuple[str, ...] = ()
 
 
 def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputColumns:
@@ -246,7 +247,7 @@ def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputCol
         _refuse_whole(columns, expected, source)
     order, notes = _order(table, further, expected, source)
     values = np.stack(columns).T
-    return OutputColumns(values if order is None else values[order], notes, only)
+    return OutputColumns(values if order is None else values[order], (*table.notes, *notes), only)
 
 
 def _of_set(table: TableColumns, role: str) -> TableColumns:
@@ -260,6 +261,7 @@ def _of_set(table: TableColumns, role: str) -> TableColumns:
         {number for number, column in enumerate(kept) if column in table.texts},
         lambda column: table.numbers(kept[column])[rows],
         lambda column: [table.names(kept[column])[row] for row in rows],
+        table.notes,
     )
 
 
@@ -349,14 +351,14 @@ def _csv_columns(path: Path, expected: Expected, further: int = 1) -> TableColum
     if path.stat().st_size > (rows + 1) * ((classes + 1) * WIDEST_CELL + LONGEST_NAME) + SPARE:
         raise InputError(f"{source}: is longer than {rows} rows of {classes} numbers; is it of the {expected.of}?")
     line = _first_line(path)
-    cells = 1 + line.count(",")
+    cells = 1 + max(map(line.count, ",;\t"))
     if '"' not in line and cells > classes + 1 + further:
         raise expected.unlike(source, f"has {cells} columns but the {expected.of} has {classes} classes")
     table = read_csv(path, header=False)
 
     def is_number(cell: str) -> bool:
         with suppress(ValueError):
-            return as_number(cell) is not None
+            return as_number(cell.replace(table.decimal, ".")) is not None
         return False
 
     beginnings = [trimmed(column[:2]).to_pylist() for column in table.columns]
@@ -366,7 +368,7 @@ def _csv_columns(path: Path, expected: Expected, further: int = 1) -> TableColum
     if table.rows == rows + 1 and (headed or any(not titles.isdisjoint(names) for names in expected.headers)):
         table = table.with_header()
     expected.check_rows(table.rows - (headed and not table.header), source)
-    if not table.header and len(beginnings) == classes == 2 and not texts:
+    if not table.header and not table.note and len(beginnings) == classes == 2 and not texts:
         whole = np.stack([table.numbers(place) for place in range(2)])
         if _whole(whole) and not np.isin(whole, (0, 1)).all():
             raise expected.unlike(source, "each line is two whole numbers, or one number with a decimal comma")
@@ -376,6 +378,7 @@ def _csv_columns(path: Path, expected: Expected, further: int = 1) -> TableColum
         texts,
         lambda place: table.numbers(place, "write plain numbers"),
         lambda place: trimmed(table.columns[place]).to_pylist(),
+        (table.note,) if table.note else (),
     )
 
 
@@ -457,7 +460,8 @@ def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list
 def titles_of(path: Path) -> list[str]:
     """The cells of a table's first line, or the names of its columns, as far as they may be common to two tables."""
     if path.suffix.lower() == ".csv":
-        return [cell.strip().strip('"').strip() for cell in _first_line(path).split(",")]
+        line = _first_line(path).replace(";", ",").replace("\t", ",")
+        return [cell.strip().strip('"').strip() for cell in line.split(",")]
     from jaxaudit.data.formats.parquet_file import parquet_names
 
     return parquet_names(path)

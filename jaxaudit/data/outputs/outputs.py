@@ -131,8 +131,9 @@ def load_outputs(
     | `.parquet` | one column per class |
 
     A table has a header that names a column for each class exactly as the class, or `p_0`, `p_1`, ..., in any order; or
-    none, and the classes in their order. One more column may name or number the rows: it is left out. For two classes
-    one column is enough: the probability (or the logit) of the class that its header names, else of class 1, as binary
+    none, and the classes in their order. One more column may name or number the rows: it is left out. Commas,
+    semicolons or tabs separate cells, and numbers may have decimal commas beside the last two. For two classes one
+    column is enough: the probability (or the logit) of the class that its header names, else of class 1, as binary
     classifiers give it. What has another form is refused with the header that would be read.
 
     With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers

@@ -6,7 +6,7 @@ file or link that is there, and only its owner may read it, whatever the umask i
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,6 +69,7 @@ class ScoreTable:
         strata: the group of each record, where the records of each group were dealt over both sets.
         texts: the records as texts, if they are at hand.
         ignored: names of columns that were not understood.
+        notes: how the file was read where that is not plain.
     """
 
     name: str
@@ -81,6 +82,7 @@ class ScoreTable:
     texts: tuple[str, ...] | None = None
     ignored: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     strata: Int[np.ndarray, " records"] | None = None
 
     def of(self, role: ModelRole) -> tuple[ScoredModel, ...]:
@@ -247,7 +249,8 @@ def load_scores(
             f"{path.name}: is no table of scores, which is a {' or '.join(TABLES)} file; write it as one, such as by "
             "`table.to_csv('scores.csv', index=False)` of pandas."
         )
-    return score_table(_of_table(path), name=path.name, lower=lower, higher=higher)
+    columns, notes = _of_table(path)
+    return replace(score_table(columns, name=path.name, lower=lower, higher=higher), notes=notes)
 
 
 def is_score_table(path: Path) -> bool:
@@ -282,7 +285,7 @@ def _is_used(column: str) -> bool:
     return column in OWN or is_number(column)
 
 
-def _of_table(path: Path) -> dict[str, Any]:
+def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     # Imported here because pyarrow takes a tenth of a second.
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -308,7 +311,7 @@ def _of_table(path: Path) -> dict[str, Any]:
         values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
         table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
         columns[name] = table.numbers(index, "leave it empty if the model was not asked")
-    return columns
+    return columns, (f"it is read as {table.note}",) if table.note else ()
 
 
 def claim_scores(path: Path) -> None:
@@ -348,7 +351,7 @@ def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) 
     table = pa.table({name: _cells(values) for name, values in columns.items()})
     try:
         with whole_file(path) as file:
-            write_table(table, file, is_parquet=path.suffix.lower() != ".csv")
+            write_table(table, file, "," if path.suffix.lower() == ".csv" else None)
     except OSError as error:
         raise InputError(
             f"`out` {path} cannot be written ({error.strerror or error}); free space there, or name another file."

@@ -1,7 +1,7 @@
 """Liu & Tsaftaris (2020), Table 1: rho for targets of known training data.
 
     python -m experiments.liu2020_table1                 # reduced, on the real data in $JAXAUDIT_DATA
-    python -m experiments.liu2020_table1 --size full     # the paper's sets, as .npz in $JAXAUDIT_DATA
+    python -m experiments.liu2020_table1 --size full     # the paper's sets, from TensorFlow Datasets
 
 The paper: query MNIST (60,000), calibration SVHN (600,000+), out of domain CIFAR-10; rho 0.082 for a target trained on
 MNIST, 1.122 / 1.094 / 1.000 on 50 / 75 / 100% of SVHN, 0.094 / 0.065 / 0.049 on SVHN and 10 / 50 / 100% of MNIST,
@@ -42,7 +42,7 @@ REDUCED = {
     "calibration": ("usps/usps16.npz@all", "semeion/semeion16.npz", "mnist_m/mnist_m_gray28_test.npz@test"),
     "other": ("cifar10/cifar10_gray28_jpeg.npz@train",),
 }
-FULL = {"query": ("mnist@train",), "calibration": ("svhn.npz@train+extra",), "other": ("cifar10.npz@train",)}
+FULL = {"query": ("mnist@train",), "calibration": ("svhn_cropped@train+extra",), "other": ("cifar10@train",)}
 OTHER_RECORDS = {"reduced": 20_000, "full": 50_000}
 
 

@@ -69,7 +69,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON 
     """
     from jaxaudit.cli.show import Summary, show_summary
     from jaxaudit.data.cache import NOWHERE, cache_dir
-    from jaxaudit.data.selection import data_folder
+    from jaxaudit.data.tfds import data_folder
     from jaxaudit.ensemble.concurrency import this_machine
 
     extras = metadata.metadata("jaxaudit").get_all("Provides-Extra", [])

@@ -89,6 +89,7 @@ from .paths import expanded as expanded
 from .paths import open_data as open_data
 from .paths import open_regular as open_regular
 from .paths import read_small as read_small
+from .paths import regular_files as regular_files
 from .paths import whole_file as whole_file
 from .records import Records as Records
 from .records import must_be_opened as must_be_opened

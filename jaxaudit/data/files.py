@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+import jaxaudit.data.tfds as tfds
 from jaxaudit.data.examples import Examples, joined
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
@@ -22,16 +23,14 @@ from jaxaudit.data.selection import (
     SPLITS,
     choose_parts,
     choose_splits,
-    data_folder,
     find_pairs,
-    name_and_split,
     nearest_names,
-    on_disk,
     parse_split,
     read_slices,
     split_name,
 )
 from jaxaudit.data.table import Table, join_tables
+from jaxaudit.data.tfds import data_folder, on_disk, read_prepared
 from jaxaudit.errors import InputError, without_folders
 
 _EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
@@ -56,9 +55,12 @@ def load(
 
     NAME_OR_PATH is the first of these that fits:
         1. an embedded set: `digits`, `printed-digits` (one split, `train`);
-        2. a file or folder that exists (see `load_path`);
-        3. a file or folder of that name in the data directory (`$JAXAUDIT_DATA`), such as `mnist` with its four IDX
-           files.
+        2. a file or folder that exists (see `load_path`), also the folder of a version of a prepared TFDS set;
+        3. a file or folder of that name in the data directory (`$JAXAUDIT_DATA`): with the
+           four IDX files in `$JAXAUDIT_DATA/mnist`, `mnist` needs neither TensorFlow nor a network;
+        4. a TFDS set `name[/config][:version]` already prepared in the data directory, `$TFDS_DATA_DIR` or
+           `~/tensorflow_datasets`: read without TensorFlow. One-channel images have the shape `[n, height, width]`,
+           others `[n, height, width, channels]`.
 
     Args:
         image_size: (height, width) to which images of differing sizes are resized, as by `prepare_images`: `float32` in
@@ -72,13 +74,17 @@ def load(
     >>> load("digits@train[:100]")
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
     """
-    source, split = name_and_split(name)
+    source, split = tfds.name_and_split(name)
     if split:
         parse_split(split)  # a misprint is found before anything is read
     path = None if source in _EMBEDDED else on_disk(source)
-    if source in _EMBEDDED:
+    prepared = None if source in _EMBEDDED else _prepared(source, path)
+    if path is None or prepared is not None:
         refuse_columns(source, label, drop)
+    if source in _EMBEDDED:
         examples = joined(_pieces(lambda _: _EMBEDDED[source](), split, source, ("train",)), source)
+    elif prepared is not None:
+        examples = read_prepared(prepared, split, source, image_size, gray)
     elif path is None:
         raise _unknown(source)
     else:
@@ -88,6 +94,19 @@ def load(
     return replace(examples, name=without_folders(name))
 
 
+def _prepared(source: str, path: Path | None) -> Path | None:
+    """The folder of the prepared TFDS set that a name means; None if it means the file or folder at `path`, or none."""
+    name, folder = tfds.parse_set_name(source), data_folder()
+    if path is None:
+        return tfds.find_prepared(name, tfds.set_folders()) if name else None
+    if tfds.is_prepared_folder(path):
+        return path
+    # TFDS leaves a set in the data directory, under the name of the set.
+    is_set = name is not None and folder is not None and path == folder / source and path.is_dir()
+    has_files = is_set and any(child.is_file() for child in entries(path) if not child.name.startswith("."))
+    return tfds.find_prepared(name, (folder,)) if name and folder and is_set and not has_files else None
+
+
 def _pieces(read: Callable[[str], Labelled], split: str, name: str, available: tuple[str, ...] = ()) -> list[Labelled]:
     """The parts that `split` names; `read` returns a whole split by its name."""
     parts = choose_parts(split, available, name) if available else parse_split(split)
@@ -95,13 +114,20 @@ def _pieces(read: Callable[[str], Labelled], split: str, name: str, available: t
 
 
 def _unknown(source: str) -> InputError:
-    folder = data_folder()
-    is_folder = folder is not None and exists(folder) and folder.is_dir()
-    beside = [child.name for child in entries(folder) if not child.name.startswith(".")] if folder and is_folder else []
+    name, folder = tfds.parse_set_name(source), data_folder()
+    if name is not None and name.base in tfds.known_names():
+        return InputError(
+            f"{source} is not prepared here, and nothing is downloaded here. Where TensorFlow is installed, this "
+            f'prepares it in $TFDS_DATA_DIR: python -c "import tensorflow_datasets as tfds; tfds.builder({source!r}, '
+            "file_format='array_record').download_and_prepare()\". IDX files of such a set may lie in "
+            f"{folder or 'a folder that JAXAUDIT_DATA names'}/{name.base}."
+        )
+    places = [place for place in tfds.set_folders() if exists(place) and place.is_dir()]
+    beside = [child.name for place in places for child in entries(place) if not child.name.startswith(".")]
     return InputError(
-        f"{source[:100]!r} is not a file or folder here or in {folder or 'a data directory (JAXAUDIT_DATA)'}, and not "
-        f"an embedded set ({', '.join(_EMBEDDED)}); nothing is downloaded. "
-        f"{nearest_names(source, [*_EMBEDDED, *beside])}"
+        f"{source[:100]!r} is not a file or folder here or in {folder or 'a data directory (JAXAUDIT_DATA)'}, not an "
+        f"embedded set ({', '.join(_EMBEDDED)}) and not a TensorFlow Datasets name. "
+        f"{nearest_names(source, [*_EMBEDDED, *tfds.known_names(), *beside])}"
     )
 
 
@@ -133,7 +159,7 @@ def load_table(
     >>> load_table("wine@train[:50]")
     Table(wine@train[:50]: 50 records of 13 columns, 13 of them numeric, 3 classes)
     """
-    source, split = (split_name if name_or_path in _NAMES else name_and_split)(name_or_path)
+    source, split = (split_name if name_or_path in _NAMES else tfds.name_and_split)(name_or_path)
     if source not in _NAMES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.own_table import read_own_table

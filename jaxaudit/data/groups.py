@@ -16,7 +16,8 @@ from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, join_groups
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.selection import choose_splits, file_and_split, find_pairs, named_in, parse_split, read_slices
+from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
+from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError
 
 

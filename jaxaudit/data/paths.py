@@ -82,6 +82,24 @@ def file_size(file: BufferedReader) -> int:
     return os.fstat(file.fileno()).st_size
 
 
+def regular_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every file below a folder, for parsers that open files; a pipe, a device or a linked folder is refused."""
+    waiting = [folder]
+    while waiting:
+        for path in entries(waiting.pop()):
+            try:
+                status = path.stat()
+                nested = stat.S_ISDIR(status.st_mode) and not path.is_symlink()
+                if not nested:
+                    refuse_irregular(status, path)
+            except OSError as error:
+                raise _unreadable(path, error) from error
+            if nested:
+                waiting.append(path)
+            else:
+                yield path, status
+
+
 def _unreadable(path: Path, error: OSError | ValueError) -> InputError:
     reason = (isinstance(error, OSError) and error.strerror) or str(error)
     return InputError(f"{path}: cannot be read ({reason}); is the path right, and may you read it?")

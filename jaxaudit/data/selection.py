@@ -1,13 +1,10 @@
-"""`NAME[@SPLIT]`: where a data set is, the selected part of it, and the arrays of a file that belong to a split."""
+"""`NAME[@SPLIT]`: the selected part of a data set, and the arrays of a file that belong to a split."""
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence, Sized
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from jaxaudit.data.paths import exists, expanded
 from jaxaudit.errors import InputError, MissingSplit
 
 Whole = TypeVar("Whole", bound=Sized)
@@ -58,30 +55,6 @@ def split_name(text: str) -> tuple[str, str]:
     if not name.strip() or (at and not split.strip()):
         raise InputError(f"`{text}` is not NAME or NAME@SPLIT, such as mnist@train[:10000]; {_HOW}.")
     return name, split
-
-
-def data_folder() -> Path | None:
-    """The data directory, `$JAXAUDIT_DATA`, or none."""
-    chosen = os.environ.get("JAXAUDIT_DATA")
-    return expanded(chosen) if chosen else None
-
-
-def on_disk(source: str) -> Path | None:
-    """The file or folder of this name, here or else in the data directory; None if there is none."""
-    in_folder, folder = expanded(source), data_folder()
-    path = in_folder if exists(in_folder) or folder is None else folder / source
-    return path if exists(path) else None
-
-
-def file_and_split(name: str) -> tuple[Path | None, str]:
-    """The path and the split of the set `NAME[@SPLIT]`, each None or empty if there is none."""
-    source, split = name_and_split(name)
-    return on_disk(source), split
-
-
-def name_and_split(name: str) -> tuple[str, str]:
-    """`NAME[@SPLIT]` as (name, split); an existing path may itself contain an `@`."""
-    return (name, "") if exists(expanded(name)) else split_name(name)
 
 
 def parse_split(text: str) -> tuple[SplitSlice, ...]:

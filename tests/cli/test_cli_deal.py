@@ -248,7 +248,7 @@ def test_a_column_of_a_table_gives_groups_and_is_no_input(provider: Path, form: 
 
 
 def test_one_of_several_splits_is_dealt_where_it_is_named_alone(provider: Path) -> None:
-    """Records of the others would be in no side: of files and of folders alike."""
+    """Records of the others would be in no side: files, folders and sets of TensorFlow Datasets alike."""
     parts, whole = {"train": slice(0, 300), "val": slice(300, 400), "test": slice(400, COUNT)}, arrays("all.npz")
     named: dict[str, Any] = {f"{to}_{name}": whole[name][parts[to]] for to in parts for name in ("images", "labels")}
     np.savez("parts.npz", **named)

@@ -15,7 +15,7 @@ from support.cli_runs import jaxaudit, process
 from jaxaudit import load_bank
 from jaxaudit.cli.parameters import at_home
 
-HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow")
+HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
 MISSPELT = ("--query", "q.npz", "--calibration", "c.npz", "--target", "t.csv")
 SHORT = ("pdtp", "--data", "wine", "--model", "nb")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-UNSET = ("JAXAUDIT_DATA", "NO_PROXY", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY")
+UNSET = ("JAXAUDIT_DATA", "TFDS_DATA_DIR", "NO_PROXY", "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY")
 
 
 @pytest.fixture(autouse=True)

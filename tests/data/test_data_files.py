@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.small_sets import TABLES
+from support.prepared_set import tiny_digits
+from support.small_sets import TABLES, write_mnist
 
 from jaxaudit.data import Examples, digits, load, load_path, load_table
 from jaxaudit.errors import InputError
@@ -215,10 +216,49 @@ def test_a_path_may_begin_at_the_home_folder(tmp_path):
     assert _mean(load("~/mine.npz")) == 5
 
 
+def test_originals_need_neither_tensorflow_nor_network_and_win_over_a_prepared_set(data):
+    write_mnist(data / "mnist")
+    tiny_digits(data, name="mnist", version="3.0.1")
+    assert len(load("mnist")) == 7
+    assert len(load("mnist@test")) == 4
+    assert load("mnist@test[:2]+train[4:7]").labels.tolist() == [1, 2, 4, 5, 6]
+
+
+def test_prepared_sets_are_found_in_each_of_the_three_places(data, tmp_path, monkeypatch):
+    places = [data, tmp_path / "tfds", tmp_path / "home" / "tensorflow_datasets"]
+    monkeypatch.setenv("TFDS_DATA_DIR", str(places[1]))
+    for seed, place in reversed(list(enumerate(places))):  # the last is looked at last
+        prepared = tiny_digits(place, seed=seed)
+        found = load("tiny_digits@test")
+        np.testing.assert_array_equal(found.inputs, prepared.images["test"])
+        assert found.name == "tiny_digits@test"
+
+
+def test_a_prepared_set_is_found_by_its_folder_its_version_and_its_config(data):
+    prepared = tiny_digits(data, config="plain", version="1.2.0")
+    usual = "tiny_digits"
+    for name in (str(prepared.folder), usual, f"{usual}/plain", f"{usual}/plain:1.2.0"):
+        np.testing.assert_array_equal(load(f"{name}@test").inputs, prepared.images["test"])
+
+
+def test_of_a_set_that_is_not_prepared_the_error_has_the_line_that_prepares_it(data, monkeypatch):
+    line = (
+        r"{0} is not prepared here, .* tfds\.builder\('{0}', file_format='array_record'\)\.download_and_prepare\(\)\"\."
+    )
+    for name, folder, message in (
+        ("mnist", data, rf" IDX files of such a set may lie in {data / 'mnist'}\."),
+        ("mnist", None, r" IDX files of such a set may lie in a folder that JAXAUDIT_DATA names/mnist\."),
+        ("cifar10", data, rf" IDX .* {data / 'cifar10'}\."),
+    ):
+        monkeypatch.setenv("JAXAUDIT_DATA", str(folder or ""))
+        with pytest.raises(InputError, match=f"^{line.format(name)}{message}$"):
+            load(name)
+
+
 def test_an_unknown_name_lists_near_ones(data, monkeypatch):
     _write_npz(data / "hospital_a.npz", 1)
-    for typed, near in (("digts", "digits"), ("hospital_b", "hospital_a.npz")):
-        here = rf"^'{typed}' is not a file or folder here or in {data}, and not an embedded set"
+    for typed, near in (("mnits", "mnist"), ("hospital_b", "hospital_a.npz")):
+        here = rf"^'{typed}' is not a file or folder here or in {data}, not an embedded set \(digits, printed-digits\)"
         with pytest.raises(InputError, match=here) as caught:
             load(typed)
         assert near in str(caught.value).partition("Did you mean ")[2].rstrip("?").split(", ")

@@ -15,6 +15,7 @@ from jaxaudit.data import (
     MAX_BYTES,
     NpzArrays,
     StoredArray,
+    entries,
     file_hash,
     load,
     load_bank,
@@ -30,6 +31,7 @@ from jaxaudit.data import (
     read_npy,
     read_small,
     read_texts,
+    regular_files,
     whole_file,
 )
 from jaxaudit.errors import LONGEST_MESSAGE, InputError, without_folders
@@ -265,3 +267,19 @@ def test_text_of_an_array_is_of_characters(tmp_path: Path, point: int, order: st
             read()
     np.save(tmp_path / "a.npy", np.array(["\U0010ffff", "a\ue000"], f"{order}U3"))
     assert read_npy(tmp_path / "a.npy").tolist() == ["\U0010ffff", "a\ue000"]
+
+
+def test_files_below_a_folder(tmp_path: Path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "x").write_bytes(b"123")
+    (tmp_path / "a" / "link").symlink_to("b/x")
+    (tmp_path / "a" / "up").symlink_to("..")  # not walked into: it would never end
+    with pytest.raises(InputError, match=r"up: cannot be read \(it is a folder"):
+        list(regular_files(tmp_path))
+    (tmp_path / "a" / "up").unlink()
+    assert {(path.name, status.st_size) for path, status in regular_files(tmp_path)} == {("x", 3), ("link", 3)}
+    (tmp_path / "a" / "dangling").symlink_to("nowhere")
+    with pytest.raises(InputError, match="dangling"):
+        list(regular_files(tmp_path))
+    with pytest.raises(InputError, match="cannot be listed"):
+        entries(tmp_path / "a" / "b" / "x")

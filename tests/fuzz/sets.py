@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from support.prepared_set import tiny_digits
 from support.small_sets import TABLES, write_mnist
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
@@ -80,6 +81,14 @@ def image_folder(suffix: str) -> Callable[[Path], None]:
     return make
 
 
+def read_prepared_set(folder: Path, choose: random.Random) -> object:
+    """By its name in a data directory, or by its own folder."""
+    split = choose.choice(("", "", "@all", "@test", "@train[:3]"))
+    if choose.random() < 0.5:
+        return load(f"tiny_digits{split}")
+    return load(f"{folder / 'tiny_digits' / '1.0.0'}{split}", image_size=choose.choice((None, (9, 9))))
+
+
 def people(folder: Path) -> None:
     cells = [f"{20 + row},{('red', 'green', 'NA', SECRET)[row % 4]},{row * 1.5},{'ny'[row % 2]}" for row in range(16)]
     cells[5] = f"25,{SECRET},{SECRET_NUMBER},n"
@@ -136,6 +145,7 @@ READERS = [
     Reader("csv", csv_rows, read_set, 4),
     Reader("idx", lambda folder: write_mnist(folder, "-idx{}-ubyte"), read_folder),
     *(Reader(f"images-{kind}", image_folder(kind), read_folder, share) for kind, share in PICTURES.items()),
+    Reader("tfds", tiny_digits, read_prepared_set, 5),
     Reader("people", people, read_table, 6),
     *(Reader(name, table(name), named_table(name), 4 if name == "location" else 2) for name in TABLES),
 ]

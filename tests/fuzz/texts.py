@@ -11,6 +11,24 @@ from fuzz.readers import SECRET
 CANARY = "fuzz_canary.Thing"
 """A class of a module that notes when it is imported."""
 MARK = "marked place"
+FEATURE = "tensorflow_datasets.core.features."
+IMAGE = {"image": {"pythonClassName": CANARY}}
+CONTAINER = f"{FEATURE}features_dict.FeaturesDict"
+ALIKE = (("pythonClassName", f"tensorflow_datasets.x.{CANARY}"), ("type", f"tensorflow_datasets_{CANARY}"))
+HOSTILE_FEATURES = (
+    {"pythonClassName": CANARY},
+    {"type": CANARY, "content": "{}"},
+    {"pythonClassName": CONTAINER, "jsonFeature": {"json": json.dumps(IMAGE)}},
+    {"type": CONTAINER, "proto_cls": "tensorflow_datasets.FeaturesDict", "content": json.dumps({"features": IMAGE})},
+    {"type": CONTAINER, "content": json.dumps({"image": {"type": CANARY, "content": "{}"}})},
+    {"pythonClassName": CONTAINER, "featuresDict": {"features": IMAGE}},
+    {"pythonClassName": "os.system", "jsonFeature": {"json": '"true"'}},
+    # Names that begin as those of TensorFlow Datasets do.
+    *({"featuresDict": {"features": {"image": {key: name}}}, "pythonClassName": CONTAINER} for key, name in ALIKE),
+    {"pythonClassName": f"{FEATURE}sequence_feature.Sequence", "sequence": {"feature": {"python_class_name": CANARY}}},
+    {"pythonClassName": f"{FEATURE}image_feature.Image", "image": {"shape": {"dimensions": ["-1"]}, "dtype": CANARY}},
+)
+
 DEEPEST = 200
 MARKED = {
     "NaN": "NaN",
@@ -116,7 +134,7 @@ def odd_value(choose: random.Random, instead: Any = None) -> Any:
     if isinstance(instead, str) and choose.random() < 0.4:
         return choose.choice((names.odd(choose), instead + names.odd(choose), instead * 100, instead.upper()))
     other = (None, True, False, 0, -1, 1.5, 2**64, 10**19, "", [], {}, [[]], [None], "infinity", "nan")
-    code = ("fuzz_canary:Thing", "net.py:Net", "modeling_own.Model", CANARY)
+    code = ("fuzz_canary:Thing", "net.py:Net", "modeling_own.Model", CANARY, *HOSTILE_FEATURES)
     several = [instead] * choose.choice((0, 1, 2, 2 if isinstance(instead, dict | list) else 500))
     nested = json.loads("[" * DEEPEST + "]" * DEEPEST)
     return choose.choice((choose.choice(other), MARK, choose.choice(code), several, nested, names.odd(choose)))

@@ -60,6 +60,7 @@ class Room:
         }
         os.environ.update({name: str(path) for name, path in settings.items()})
         tempfile.tempdir = str(self.temporary)
+        os.environ.pop("TFDS_DATA_DIR", None)
 
     def lay_out(self, tree: Tree) -> None:
         shutil.rmtree(self.input, ignore_errors=True)

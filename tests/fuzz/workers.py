@@ -28,7 +28,7 @@ from fuzz.watch import MOST_GROWTH, Outcome, Room, called, memory, text_of, watc
 STILL_SECONDS = 10.0
 """A process that uses no time for so long, and is not waiting for the processor, hangs."""
 PATIENCE = 200.0
-LATE = ("attr", "rich.markdown", "tracemalloc")
+LATE = ("attr", "rich.markdown", "tensorflow_datasets", "tracemalloc")
 """Imported where a name is unknown, for help, and by warnings: valid inputs need none of them."""
 BACKSTOP = 4 * MOST_GROWTH
 FORK = multiprocessing.get_context("fork")

@@ -32,7 +32,8 @@ from jaxaudit.data.files import TABLES, comparable
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.own_table import SourceRows, source_rows
-from jaxaudit.data.selection import CLASS_NAMES, file_and_split, find_pairs, named_in, role_of
+from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
+from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
 from jaxaudit.metrics.score_tests import counted_deals

@@ -24,7 +24,7 @@ from jaxaudit.ensemble.models_per_batch import (
     step_program,
 )
 from jaxaudit.errors import check_ranges
-from jaxaudit.learners.learner import FormedLearner, SteppedLearner
+from jaxaudit.learners.learner import SteppedLearner, TrainsBySteps
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
@@ -155,8 +155,8 @@ class StepCost(NamedTuple):
 def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) -> StepCost:
     """The cost of a learner on records of these shapes, without compiling; the same on every device."""
     # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
-    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, FormedLearner) else learner
-    whole = plain.at_once() if isinstance(plain, FormedLearner) else plain
+    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, TrainsBySteps) else learner
+    whole = plain.at_once() if isinstance(plain, TrainsBySteps) else plain
     key = jax.random.key(0)
     operations = step_operations(whole, key, inputs, labels) * (1 if whole == plain else PIECES)
     record = operations / GRADIENTS / learner.batch_size

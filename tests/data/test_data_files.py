@@ -147,14 +147,6 @@ def test_of_data_files_in_a_folder_some_are_named(tmp_path):
     assert str(caught.value).count("long") < 60
 
 
-def test_true_and_false_are_features(tmp_path):
-    """As `pandas.get_dummies` has them since its version 2."""
-    (tmp_path / "a.csv").write_text("a,ill,city_Ulm,label\n1,True,false,x\n3,False,true,y\n")
-    assert load_path(tmp_path / "a.csv").inputs.tolist() == [[1, 1, 0], [3, 0, 1]]
-    (tmp_path / "a.csv").write_text("a,ill,label\n1,True,x\n3,no,y\n")
-    assert load_path(tmp_path / "a.csv").titles[1] == "ill (0)"
-
-
 @pytest.mark.parametrize("name", ["x_train.npy", "train-images-idx3-ubyte", "a.csv", "a.npz"])
 def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
@@ -267,15 +259,6 @@ def test_an_unknown_name_lists_near_ones(data, monkeypatch):
         load("zzzzzzzzzz.npz")
 
 
-def test_a_bad_split_is_refused_before_anything_is_sought(data):
-    for name, message in (
-        ("mnist@train[5]", r"`train\[5\]` is not a split"),
-        ("x" * 300 + "@train", r"x' is no"),
-    ):
-        with pytest.raises(InputError, match=message):
-            load(name)
-
-
 @pytest.mark.parametrize("wrong", ["@x", "mnist@", "a@b.npz@train[:5]@", "@", " @train"])
 def test_something_stands_on_both_sides_of_the_last_at_sign(wrong):
     with pytest.raises(InputError, match="is not NAME or NAME@SPLIT"):
@@ -305,17 +288,6 @@ def test_what_is_no_split_is_refused(text):
         load(f"digits@{text}")
 
 
-def test_which_splits_are_meant(data):
-    zeros, labels = np.zeros((2, 3)), np.arange(2)
-    np.savez(data / "a.npz", x_test=zeros, y_test=labels, x_train=zeros, y_train=labels[::-1])
-    np.savez(data / "b.npz", x_test=np.zeros((2, 3)), y_test=np.arange(2))
-    for name, labels in (("a.npz", [1, 0]), ("a.npz@all", [0, 1, 1, 0]), ("a.npz@all[1:3]", [1, 1]), ("b.npz", [0, 1])):
-        assert load(name).labels.tolist() == labels
-    for name in ("a.npz@train+tset", "b.npz@train"):
-        with pytest.raises(InputError, match=r"has no split '(tset|train)'; it has"):
-            load(name)
-
-
 @pytest.fixture
 def tables(data):
     """A data directory with a little of every table."""
@@ -323,13 +295,6 @@ def tables(data):
         (data / name).mkdir()
         write(data / name)
     return data
-
-
-@pytest.mark.usefixtures("tables")
-def test_records_come_in_the_order_asked_for():
-    assert load_table("adult@test+train[:1]").values[:, 8].tolist() == [0, 0, 1]
-    assert len(load_table("wine")) == 178
-    assert (len(load_table("location")), load_table("adult@test").name) == (3, "adult@test")
 
 
 @pytest.mark.usefixtures("tables")
@@ -372,13 +337,3 @@ def test_names_of_tables_that_are_refused(name, message):
     with pytest.raises(InputError, match=message) as raised:
         load_table(name)
     assert "\n" not in str(raised.value)
-
-
-def test_tables_that_are_not_in_the_data_directory(tables):
-    for folder in ("adult", "location"):
-        for path in (tables / folder).iterdir():
-            path.unlink()
-        with pytest.raises(InputError, match=f"{folder}: .* into .*data.{folder}\\."):
-            load_table(folder)
-    with pytest.raises(InputError, match=r"'x.csv' .*data.* known table"):
-        load_table("x.csv")

@@ -159,14 +159,6 @@ def test_bad_npz(tmp_path, write, message):
         NpzArrays(tmp_path / "a.npz", max_bytes=2**23).read("x")
 
 
-def test_arrays_of_an_archive_are_read_without_its_directory(tmp_path):
-    """Ten thousand members of one name, each of which would cost as many."""
-    with_members(10_000)(tmp_path / "a.npz")
-    archive = NpzArrays(tmp_path / "a.npz", max_bytes=2**23)
-    for _ in range(100):
-        assert archive.read("x").tolist() == [0, 0, 0]
-
-
 @pytest.mark.parametrize("ending", ["-idx{}-ubyte.gz", "-idx{}-ubyte", ".idx{}-ubyte", ".idx{}-ubyte.gz"])
 def test_folders(tmp_path, ending):
     folder = write_mnist(tmp_path / "digits", ending)
@@ -218,12 +210,3 @@ def test_gzip_is_unpacked_no_further_than_allowed(tmp_path):
         (tmp_path / "a.gz").write_bytes(content)
         with pytest.raises(InputError, match=message):
             read_idx(tmp_path / "a.gz", 10**6)
-
-
-@pytest.mark.parametrize("shape", [(5,), (2, 3), (2, 3, 4)])
-def test_every_shape(tmp_path, shape):
-    array = np.arange(np.prod(shape)).reshape(shape)
-    (tmp_path / "a").write_bytes(idx_bytes(array))
-    (tmp_path / "a.gz").write_bytes(gzip.compress(idx_bytes(array)))
-    for name in ("a", "a.gz"):
-        np.testing.assert_array_equal(read_idx(tmp_path / name), array)

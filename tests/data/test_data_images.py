@@ -321,12 +321,6 @@ def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypat
         load_path(tmp_path)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".jpeg", ".bmp", ".webp"])
-def test_every_suffix_is_read(tmp_path, suffix):
-    write(tmp_path, f"a/1{suffix}", gray(100))
-    assert load_path(tmp_path).inputs.shape[:3] == (1, 3, 4)
-
-
 def test_sums_are_exact():
     # The same weights in Python's whole numbers.
     (image,) = images = noise(1, 5, 6, 3)

@@ -326,7 +326,7 @@ def test_nothing_is_overwritten_or_left_half_written(provider: Path, monkeypatch
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("jaxaudit.cli.deal.run.file_hash", full)
+    monkeypatch.setattr("jaxaudit.cli.deal.run.write_record", full)
     refused(("deal", "all.npz", "--out", "new"))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hypothesis_numpy
 from support.small_sets import idx_bytes, write_mnist
 
-from jaxaudit.data import NpzArrays, load_path, read_npy
+from jaxaudit.data import NpzArrays, load, read_npy
 from jaxaudit.data.images import read_idx
 from jaxaudit.errors import InputError
 
@@ -162,7 +162,7 @@ def test_bad_npz(tmp_path, write, message):
 @pytest.mark.parametrize("ending", ["-idx{}-ubyte.gz", "-idx{}-ubyte", ".idx{}-ubyte", ".idx{}-ubyte.gz"])
 def test_folders(tmp_path, ending):
     folder = write_mnist(tmp_path / "digits", ending)
-    train, test, both = load_path(folder), load_path(folder, split="test"), load_path(folder, split="all")
+    train, test, both = load(str(folder)), load(f"{folder}@test"), load(f"{folder}@all")
     assert train.name == "digits"
     assert train.inputs.dtype == np.uint8
     assert train.inputs.shape == (7, 3, 4)
@@ -171,7 +171,7 @@ def test_folders(tmp_path, ending):
     assert test.inputs[:, 0, 0].tolist() == test.labels.tolist() == [1, 2, 3, 4]
     assert both.labels.tolist() == train.labels.tolist() + test.labels.tolist()
     with pytest.raises(InputError, match="a folder of IDX files"):
-        load_path(next(folder.glob("t10k-images*")))
+        load(f"{next(folder.glob('t10k-images*'))}")
 
 
 ARRAY = idx_bytes(np.zeros((2, 3)))
@@ -197,11 +197,11 @@ def test_bad_idx(tmp_path, content, message):
         path.unlink(missing_ok=True)
         (folder / name).write_bytes(packed_content)
         with pytest.raises(InputError, match=message):
-            load_path(folder)
+            load(str(folder))
         (folder / name).unlink()
     (folder / f"{path.name}.gz").write_bytes(gzip.compress(ARRAY)[:-9])
     with pytest.raises(InputError, match=r"cannot be read .*was the download interr"):
-        load_path(folder)
+        load(str(folder))
 
 
 def test_gzip_is_unpacked_no_further_than_allowed(tmp_path):

@@ -19,13 +19,13 @@ from support.memory import at_most
 from support.outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
 from support.references import softmax
 
-from jaxaudit.data import Description, confidence_of, load_into, load_outputs, load_path, match_precision
+from jaxaudit.data import Description, confidence_of, load, load_into, load_outputs, match_precision
 from jaxaudit.data.outputs.kinds import decimals_of, round_like, significant_of
 from jaxaudit.errors import InputError
 
 READERS = {
     "outputs": lambda path: load_outputs(path, NAMES, 20),
-    "records": load_path,
+    "records": lambda path: load(str(path)),
     "outputs for a bank": lambda path: load_into(path, msgspec.convert(describe(), Description)),
     "views for a bank": lambda path: load_into(path, msgspec.convert(describe(queries=2), Description)),
 }

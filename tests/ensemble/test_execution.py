@@ -236,20 +236,14 @@ def test_a_worker_that_never_answers_holds_up_nobody():
         assert [each.result() for each in islice(as_completed(answers, 20), 5)] == [5] * 5
 
 
-@pytest.mark.parametrize(
-    ("limit", "models", "said"),
-    [("ATTEMPTS", 1, r"out of memory.*2 times.*memory"), ("MOST_ENDED", 3, r"the 1 before it.*none trained")],
-)
-def test_chunks_that_end_their_workers_are_given_up(
-    limit: str, models: int, said: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_chunk_that_ends_its_workers_is_given_up(monkeypatch: pytest.MonkeyPatch):
     def ends(worker: Answering, fn: Any) -> Any:
         raise WorkerEnded("out of memory")
 
-    monkeypatch.setattr(train, limit, 2)
-    keys, rows = jax.random.split(jax.random.key(1), models), everyone(41).repeat(models, axis=0)
+    monkeypatch.setattr(train, "ATTEMPTS", 2)
+    keys, rows = jax.random.split(jax.random.key(1), 3), everyone(41).repeat(3, axis=0)
     workers, called = Pulling(lambda place: Answering(ends), 2), (keys, rows, INPUTS, LABELS, NearestCentroid())
-    with workers, pytest.warns(RuntimeWarning), pytest.raises(InputError, match=said):
+    with workers, pytest.warns(RuntimeWarning), pytest.raises(InputError, match=r"out of memory.*2 times.*memory"):
         fit_many(*called, execution=Execution(1, executor=workers))
 
 

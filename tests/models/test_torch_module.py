@@ -257,28 +257,6 @@ class Tokens(nn.Module):
         return self.out(torch.tanh(self.embedding(tokens.long())).mean(1))
 
 
-class Mixed(nn.Module):
-    """A table's network: its first column is a category, the others are numbers."""
-
-    def __init__(self, num_classes: int = 3) -> None:
-        super().__init__()
-        self.embedding, self.out = nn.Embedding(9, 4), nn.Linear(7, num_classes)
-
-    def forward(self, inputs: Any) -> Any:
-        return self.out(torch.cat([self.embedding(inputs[:, 0].long()), inputs[:, 1:]], 1))
-
-
-def test_numbers_beside_a_category_are_not_cut_to_whole_ones():
-    torch.manual_seed(3)
-    random = np.random.default_rng(3)
-    inputs = np.concatenate([random.integers(0, 9, (6, 1)), random.normal(size=(6, 3))], axis=1).astype(np.float32)
-    module = Mixed().eval()
-    net = pure_module(Mixed, (4,), 3)
-    restored = load_weights(net, state_of(module), "weights", "Mixed")
-    outputs = net.apply(restored.params, restored.state, jnp.asarray(inputs), False)[0]
-    np.testing.assert_allclose(outputs, module(torch.from_numpy(inputs)).detach().numpy(), atol=1e-6)
-
-
 def measured(factory: Any, module: Any, inputs: np.ndarray, labels: np.ndarray) -> Any:
     net = pure_module(factory, inputs.shape[1:], 3)
     restored = load_weights(net, state_of(module), "weights", factory.__name__)
@@ -360,22 +338,6 @@ def test_a_function_that_is_not_the_networks_is_refused():
     examples = Examples(inputs, np.arange(5) % 3, ("a", "b", "c"), "records")
     with pytest.raises(InputError, match=r"1\.\de-03|[5-9]\.\de-04"):
         measure_efficacy(net._replace(apply=other), NamedWeights("judged", restored.params, restored.state), examples)
-
-
-@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "module._orig_mod."])
-def test_names_may_have_the_prefix_of_a_wrapper(wrapper: str):
-    net, state = pure_module(Plain, (4,), 3), state_of(Plain())
-    plain, wrapped = (
-        load_weights(net, {f"{prefix}{name}": each for name, each in state.items()}, "weights", "Plain").params
-        for prefix in ("", wrapper)
-    )
-    jax.tree.map(np.testing.assert_array_equal, plain, wrapped)
-
-
-def test_parameters_without_running_statistics_are_not_enough():
-    state = {name: each for name, each in state_of(Pixels((4, 4, 2), 3)).items() if "running" not in name}
-    with pytest.raises(InputError, match="running statistics"):
-        load_weights(pure_module(Pixels, (4, 4, 2), 3), state, "weights", "Pixels")
 
 
 NET = """

@@ -32,7 +32,6 @@ __all__ = [
     "is_image",
     "join_tables",
     "load",
-    "load_path",
     "load_table",
     "one_hot",
     "ordinal",

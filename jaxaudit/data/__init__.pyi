@@ -28,7 +28,6 @@ from .examples import Role as Role
 from .examples import Sets as Sets
 from .examples import concatenate as concatenate
 from .files import load as load
-from .files import load_path as load_path
 from .files import load_table as load_table
 from .formats.arrays import NpzArrays as NpzArrays
 from .formats.arrays import StoredArray as StoredArray

@@ -17,7 +17,7 @@ from jaxaudit.data.images import IDX_NAME, load_image_folders, read_idx, read_id
 from jaxaudit.data.known_sets import breast_cancer, digits, printed_digits, wine
 from jaxaudit.data.labels import encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
-from jaxaudit.data.paths import entries, exists, expanded
+from jaxaudit.data.paths import entries, exists
 from jaxaudit.data.selection import (
     CLASS_NAMES,
     SPLITS,
@@ -55,12 +55,24 @@ def load(
 
     NAME_OR_PATH is the first of these that fits:
         1. an embedded set: `digits`, `printed-digits` (one split, `train`);
-        2. a file or folder that exists (see `load_path`), also the folder of a version of a prepared TFDS set;
+        2. a file or folder that exists, also the folder of a version of a prepared TFDS set;
         3. a file or folder of that name in the data directory (`$JAXAUDIT_DATA`): with the
            four IDX files in `$JAXAUDIT_DATA/mnist`, `mnist` needs neither TensorFlow nor a network;
         4. a TFDS set `name[/config][:version]` already prepared in the data directory, `$TFDS_DATA_DIR` or
            `~/tensorflow_datasets`: read without TensorFlow. One-channel images have the shape `[n, height, width]`,
            others `[n, height, width, channels]`.
+
+    | file or folder | holds |
+    |---|---|
+    | `.npz` | inputs and labels under usual names (`selection`), optionally `class_names` |
+    | folder of `.npy` | as the arrays of a `.npz` |
+    | `.csv`, `.parquet` | see `own_table.read_own_table` |
+    | IDX folder | MNIST's four files, gzipped or not; see `images.read_idx` |
+    | folder of folders | see `images.load_image_folders`; or such folders called train and test |
+
+    Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that the splits
+    of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`, those of `uint16`
+    stay that, everything else becomes `float32`, unscaled.
 
     Args:
         image_size: (height, width) to which images of differing sizes are resized, as by `prepare_images`: `float32` in
@@ -69,7 +81,8 @@ def load(
         label: the column of a CSV or Parquet file with the label; by default that named `label`.
         drop: columns of such a file to leave out.
         groups: columns with groups, which are no inputs; a file may lack them.
-        exact: inputs keep the type in which they are stored, see `load_path`.
+        exact: for files that are shared: inputs keep the type in which they are stored, and numbers in text become
+            `float64`; other sets are compared with `comparable` of such inputs.
 
     >>> load("digits@train[:100]")
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
@@ -88,8 +101,8 @@ def load(
     elif path is None:
         raise _unknown(source)
     else:
-        read = partial(load_path, path, size=image_size, gray=gray, label=label, drop=drop, groups=groups, exact=exact)
-        pieces = _pieces(lambda part: read(split=part), split, source) if split else [read()]
+        read = partial(_read, path, image_size, gray, label, drop, groups, exact)
+        pieces = _pieces(read, split, source) if split else [read("")]
         examples = joined(pieces, source)
     return replace(examples, name=without_folders(name))
 
@@ -221,40 +234,17 @@ TABLES = (".csv", ".parquet")
 KINDS = (".npz", *TABLES)
 
 
-def load_path(
-    path: str | Path,
-    *,
-    split: str = "",
-    size: tuple[int, int] | None = None,
-    gray: bool = True,
-    label: str | None = None,
-    drop: Sequence[str] = (),
-    groups: Sequence[str] = (),
-    exact: bool = False,
+def _read(
+    path: Path,
+    size: tuple[int, int] | None,
+    gray: bool,
+    label: str | None,
+    drop: Sequence[str],
+    groups: Sequence[str],
+    exact: bool,
+    split: str,
 ) -> Examples:
-    """The labelled records in a file or folder, named after it.
-
-    | path | holds |
-    |---|---|
-    | `.npz` | inputs and labels under usual names (`selection`), optionally `class_names` |
-    | folder of `.npy` | as the arrays of a `.npz` |
-    | `.csv`, `.parquet` | see `own_table.read_own_table` |
-    | IDX folder | MNIST's four files, gzipped or not; see `images.read_idx` |
-    | folder of folders | see `images.load_image_folders`; or such folders called train and test |
-
-    Labels may have any form of `labels.encode_labels`; they are numbered over all splits together, so that the splits
-    of one source agree. Images (three axes or more) of whole numbers within 0..255 become `uint8`, those of `uint16`
-    stay that, everything else becomes `float32`, unscaled. With `exact`, for files that are shared, inputs keep their
-    type and numbers in text become `float64`; other sets are compared with `comparable` of such inputs.
-
-    Args:
-        split: "train", "test", "validation" or "all" (one after the other); empty: the records without a split, else
-            train, else the only split there is.
-        size: (height, width) for images that differ in size, as the other arguments: see `load`.
-    """
-    path = expanded(path)
-    if not exists(path):
-        raise InputError(f"{path}: there is no such file or folder; is the path right?")
+    """The records in a file or folder, named after it; the arguments are those of `load`."""
     stored = _checked if exact else comparable
     if path.is_dir():
         refuse_columns(path.name, label, drop)

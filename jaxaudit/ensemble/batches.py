@@ -21,10 +21,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, Real, UInt32
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, cores
 from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
 from jaxaudit.learners.learner import (
-    FormedLearner,
     Learner,
     Moment,
     SteppedLearner,
+    TrainsBySteps,
     compiled,
     epoch_bits,
     init_key,
@@ -137,7 +137,7 @@ def with_decided_form(learner: Learner, letters_of: "Callable[[Convolution], str
     form. Measuring takes some seconds, once in a process for equal convolutions. Two measurements may choose
     differently: to repeat a run exactly, train `learner.in_form(form)` with the reported form.
     """
-    if not isinstance(learner, FormedLearner) or learner.form is not None or not accelerated():
+    if not isinstance(learner, TrainsBySteps) or learner.form is not None or not accelerated():
         return learner
     letters = [(letters_of or fastest_letters)(convolution) for convolution in learner.convolutions()]
     return learner.in_form(" ".join(letters)) if letters else learner

@@ -24,7 +24,7 @@ from jaxaudit.ensemble.models_per_batch import (
     step_program,
 )
 from jaxaudit.errors import check_ranges
-from jaxaudit.learners.learner import FormedLearner, SteppedLearner
+from jaxaudit.learners.learner import SteppedLearner, TrainsBySteps
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
@@ -59,8 +59,9 @@ class Execution:
             from them. The models per batch of kept chunks take precedence over `models_per_batch`.
         executor: trains the chunks, such as `ensemble.LocalWorkers`, `ensemble.RayWorkers`, a `ProcessPoolExecutor` of
             spawned processes, Dask's `get_executor()`, or executorlib's. This process plans and keeps the results. If a
-            worker ends, only its chunk is trained again. Workers receive the learner and `summarize` by cloudpickle,
-            and must be able to import the modules that these import. None: chunks are trained in this process.
+            worker of Ray ends, only its chunk is trained again. Workers receive the learner and `summarize` by
+            cloudpickle, and must be able to import the modules that these import. None: chunks are trained in this
+            process.
 
     >>> Execution(models_per_batch=8).models_per_batch
     8
@@ -155,8 +156,8 @@ class StepCost(NamedTuple):
 def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) -> StepCost:
     """The cost of a learner on records of these shapes, without compiling; the same on every device."""
     # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
-    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, FormedLearner) else learner
-    whole = plain.at_once() if isinstance(plain, FormedLearner) else plain
+    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, TrainsBySteps) else learner
+    whole = plain.at_once() if isinstance(plain, TrainsBySteps) else plain
     key = jax.random.key(0)
     operations = step_operations(whole, key, inputs, labels) * (1 if whole == plain else PIECES)
     record = operations / GRADIENTS / learner.batch_size

@@ -23,7 +23,7 @@ from jaxaudit.data.memory import free_memory_bytes
 from jaxaudit.ensemble.batches import DISPATCH, Tables, init_chunk, place_block, place_models, run_block
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import FormedLearner, SteppedLearner, moment_of
+from jaxaudit.learners.learner import SteppedLearner, TrainsBySteps, moment_of
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.randomness import keys_at
 
@@ -262,7 +262,7 @@ def _first(candidates: Sequence[int], timed: TimedModels) -> int:
     """The place of the number that is tried first."""
     start = START
     if accelerated():
-        plain = timed.learner.in_form(None) if isinstance(timed.learner, FormedLearner) else timed.learner
+        plain = timed.learner.in_form(None) if isinstance(timed.learner, TrainsBySteps) else timed.learner
         start = FULL_BYTES * len(jax.local_devices()) // step_program(plain, timed.keys[0], *timed.pool).written
     return sum(number < start for number in candidates[:-1])
 

@@ -45,8 +45,6 @@ from jaxaudit.randomness import keys_at
 
 ATTEMPTS = 4
 """How often a chunk is submitted before workers that end are an error."""
-MOST_ENDED = 500
-"""If so many workers end in a row without a trained chunk, it is an error."""
 AHEAD_BYTES, LEAST_AHEAD, MOST_AHEAD = 1 << 28, 64, 4096
 """The number of chunks submitted at a time: membership masks of this many bytes, within bounds on the number."""
 HEARTBEAT = 1.0
@@ -83,8 +81,8 @@ def distribute(
     results: Results,
 ) -> None:
     """Trains each part's chunk in a worker and keeps its results; progress is reported about every second. A chunk
-    whose worker ended is submitted again, with a RuntimeWarning, up to
-    `ATTEMPTS` times. What the learner or `summarize` raised is raised here.
+    whose worker ended is submitted again, with a RuntimeWarning, up to `ATTEMPTS` times. What the learner or
+    `summarize` raised is raised here.
     """
     if not parts:
         return
@@ -94,7 +92,6 @@ def distribute(
     waiting, running = deque(_Try(part, 1) for part in parts), dict[Future[Answer], _Try]()
     finished = SimpleQueue[Future[Answer]]()
     most = min(max(AHEAD_BYTES // max(models.chunk(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
-    ended = 0
     with shared(executor, arrays, results.folder()) as source:
         try:
             while waiting or running:
@@ -110,12 +107,10 @@ def distribute(
                 for future in sorted(done, key=lambda future: not isinstance(_answer(future), Trained)):
                     now, answer = running.pop(future), _answer(future)
                     if isinstance(answer, Trained):
-                        ended = 0
                         results.keep(size, now.part.rows, answer.rows, unpack_value(answer.tree, source))
                         counted.advance(now.part.work)
                     else:
-                        ended += 1
-                        waiting.appendleft(_again(now, answer, own_machine, ended))
+                        waiting.appendleft(_again(now, answer, own_machine))
         finally:
             for future in running:
                 future.cancel()
@@ -134,7 +129,7 @@ def _submitted(executor: Executor, task: Task) -> Future[Answer]:
     except RuntimeError as error:  # a BrokenExecutor is one
         raise InputError(
             f"the executor takes no more work ({first_line(error)}): was one of its workers ended for want of memory? "
-            "What is finished is kept where checkpoints are. ensemble.LocalWorkers starts another worker by itself."
+            "What is finished is kept where checkpoints are: call again with them, and with fewer workers."
         ) from error
 
 
@@ -156,8 +151,8 @@ def _answer(future: Future[Answer]) -> Answer | Exception:
         return error
 
 
-def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine, ended: int) -> _Try:
-    """The next try of a chunk that was not trained, or the error; `ended` workers ended since the last trained one."""
+def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine) -> _Try:
+    """The next try of a chunk that was not trained, or the error."""
     if isinstance(answer, Failed):
         raise answer.error
     if isinstance(answer, Other):
@@ -168,13 +163,8 @@ def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine, 
     complaint = f"a worker ended with a chunk under way ({first_line(answer)})"
     if now.attempt == ATTEMPTS:
         raise InputError(
-            f"{complaint}, {ATTEMPTS} times with the same one: is memory short? Use fewer workers, or fewer models per "
-            "batch; what is finished is kept where checkpoints are."
-        ) from answer
-    if ended == MOST_ENDED:
-        raise InputError(
-            f"{complaint}, as did the {ended - 1} before it, and none trained a chunk: is memory short, or a package "
-            "missing there? What is finished is kept where checkpoints are."
+            f"{complaint}, {ATTEMPTS} times with the same one: is memory short, or a package missing there? Use fewer "
+            "workers, or fewer models per batch; what is finished is kept where checkpoints are."
         ) from answer
     warnings.warn(f"{complaint}: trained again, attempt {now.attempt + 1} of {ATTEMPTS}", RuntimeWarning, stacklevel=4)
     return _Try(now.part, now.attempt + 1)

@@ -156,28 +156,6 @@ class SteppedLearner(Learner, Protocol):
         ...
 
 
-@runtime_checkable
-class FormedLearner(SteppedLearner, Protocol):
-    """A learner whose convolutions have several forms (`kernels.convolutions.parsed_form`), which differ by rounding;
-    None: as JAX has them, until the engine chooses.
-    """
-
-    @property
-    def form(self) -> str | None: ...
-
-    def convolutions(self) -> list[Convolution]:
-        """The different convolutions of one model's step, in the order of their first use."""
-        ...
-
-    def in_form(self, form: str | None) -> "FormedLearner":
-        """The same learner with its convolutions in this form; `InputError` if the form does not fit the network."""
-        ...
-
-    def at_once(self) -> "FormedLearner":
-        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
-        ...
-
-
 def check_left_out(
     inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Indices, classes: int
 ) -> None:
@@ -262,9 +240,26 @@ def train_by_steps(
 
 
 class TrainsBySteps:
-    """Base class of a `SteppedLearner`: derives `step` and `fit` from `gradient` and `update`."""
+    """Base class of a `SteppedLearner`: derives `step` and `fit` from `gradient` and `update`.
+
+    Convolutions may have several forms (`kernels.convolutions.parsed_form`), which differ by rounding; `form` None is
+    that of JAX, until the engine chooses.
+    """
 
     kind = "a neural network"
+    form: str | None = None
+
+    def convolutions(self) -> list[Convolution]:
+        """The different convolutions of one model's step, in the order of their first use."""
+        return []
+
+    def in_form(self, form: str | None) -> Any:
+        """The same learner with its convolutions in this form; `InputError` if the form does not fit the network."""
+        return self
+
+    def at_once(self) -> Any:
+        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
+        return self
 
     def step(self: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> TrainState:
         return self.update(state, *self.gradient(state, inputs, labels, weights))

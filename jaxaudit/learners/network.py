@@ -198,10 +198,6 @@ class NetworkLearner(TrainsBySteps):
             parsed_form(form, self.convolutions())
         return replace(self, form=form)
 
-    def at_once(self) -> "NetworkLearner":
-        """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
-        return self
-
     def convolutions(self) -> list[Convolution]:
         if not self.convolves or not self.net.arguments:
             return []

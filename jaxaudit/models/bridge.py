@@ -4,7 +4,6 @@ A factory is called by the names of its parameters. Collections of a Linen modul
 """
 
 import inspect
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -188,19 +187,11 @@ def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], cla
             raise InputError(evaluation_draws(name))
 
 
-RNGS = "rngs"
-SHAPE = ("input_shape", "shape")
-CLASSES = ("classes", "num_classes", "n_classes")
-OUTPUTS = ("out_features",)
-SIZE = ("in_features", "input_dim", "features_in", "num_features")
-CHANNELS = ("in_channels",)
-GIVEN = (RNGS, *SHAPE, *CLASSES)
-"""Parameter names with a single meaning. Other parameters keep their default, if they have one."""
-
+SHAPE, CLASSES, RNGS = "input_shape", ("classes", "num_classes"), "rngs"
+"""The parameters of a factory. Others keep their default."""
 FORMS = (
-    "understood are factory(input_shape, classes, rngs=...), factory(rngs) and factory(), and a function or class with "
-    f"parameters named {', '.join((*CLASSES[1:], *OUTPUTS))} (number of outputs), {', '.join(SIZE)} (numbers per "
-    f"record) or {', '.join(CHANNELS)}"
+    "it is called by name, as factory(input_shape, classes, rngs=...), with those of these parameters that it has; "
+    "num_classes is another name of classes"
 )
 
 
@@ -225,15 +216,7 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
     >>> plan_call(net, "net", (28, 28, 1), 10).text
     'net(num_classes=10, rngs=...)'
     """
-    values_by_name = {
-        RNGS: None,
-        **dict.fromkeys(SHAPE, input_shape),
-        **dict.fromkeys((*CLASSES, *OUTPUTS), classes),
-        **dict.fromkeys(SIZE, math.prod(input_shape)),
-        **{channels: input_shape[-1] for channels in CHANNELS if input_shape},
-    }
-    if _is_linen(factory):
-        values_by_name.pop("num_features")  # a Linen module sees how many its inputs have; there it is a width
+    values_by_name = {RNGS: None, SHAPE: input_shape, **dict.fromkeys(CLASSES, classes)}
     parameters = _parameters(factory)
     open_kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     named_parameters = [parameter for parameter in parameters if parameter.kind not in open_kinds]
@@ -250,11 +233,9 @@ def plan_call(factory: Any, name: str, input_shape: tuple[int, ...], classes: in
             f"{', '.join(unknown)} are unknown or cannot be given by name: {FORMS}. Give the others defaults, or write "
             "a function that does."
         )
-    filled_names = {parameter.name for parameter in named_parameters if parameter.name in GIVEN}
-    filled_names |= {parameter.name for parameter in needed_parameters}
+    filled_names = {parameter.name for parameter in named_parameters} & values_by_name.keys()
     keywords = {key: value for key, value in values_by_name.items() if key in filled_names - {RNGS}}
-    # What takes any further name most likely hands them on to a module, which needs random numbers.
-    seeded = RNGS in filled_names or any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    seeded = RNGS in filled_names
     words = [f"{key}={value}" for key, value in keywords.items()] + [f"{RNGS}=..."] * seeded
     return FactoryCall(keywords, seeded, f"{name}({', '.join(words)})")
 

@@ -1,6 +1,6 @@
 """Converts a PyTorch module to pure functions by torchax: parameters with a gradient are trained, others are state.
 
-The form of records follows from the module's layers, and nothing else is tried. torchax knows no `torch.no_grad`,
+The place of channels follows from the module's layers, and nothing else is tried. torchax knows no `torch.no_grad`,
 leaves running statistics as they are, and lacks some operations. So outputs, gradient and state on six random records
 are compared with PyTorch's, and what differs is refused, as are recurrent layers, which torchax would unroll. torchax
 and PyTorch are imported only here; the import's changes of JAX's global settings are undone.
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
-from jaxaudit.data.records import LARGEST_WHOLE, Field, unpack_records
+from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.module import WAYS_ON, Origin, PureModule
 from jaxaudit.models.pretrained import pytorch
@@ -45,19 +45,15 @@ class TorchState(NamedTuple):
     key: Any
 
 
-class Form(NamedTuple):
-    """The form in which a module gets records. `channels`: `first` moves their last axis to the front, `one` adds an
-    axis of one channel there, for gray images. `whole`: numbers are passed as int32, such as indices of tokens.
-    """
+Channels = Literal["last", "first", "one"]
+"""Where a module gets channels: `first` moves the last axis of records to the front, `one` adds an axis of one channel
+there, for gray images."""
 
-    channels: Literal["last", "first", "one"] = "last"
-    whole: bool = False
 
-    def placed(self, inputs: Any, numbers: Any) -> Any:
-        """The records in this form; `numbers` is the module `numpy` or `jax.numpy`."""
-        moved = numbers.moveaxis(inputs, -1, 1) if self.channels == "first" else inputs
-        moved = moved[:, None] if self.channels == "one" else moved
-        return moved.astype(numbers.int32) if self.whole else moved
+def placed(inputs: Any, channels: Channels, library: Any) -> Any:
+    """The records with their channels so; `library` is the module `numpy` or `jax.numpy`."""
+    moved = library.moveaxis(inputs, -1, 1) if channels == "first" else inputs
+    return moved[:, None] if channels == "one" else moved
 
 
 def is_torch_module(value: Any) -> bool:
@@ -72,8 +68,8 @@ def torch_functions(
     """The pure functions of the PyTorch module that `build` returns, a new one at every call.
 
     Weights are drawn with PyTorch's generator, seeded with the model's key; dropout draws from the state's key.
-    Channels of images (and of series, for convolutions) are moved to the front; images without channels get one. A
-    module that begins with an embedding gets integers; with `fields` it gets the arrays of a record by name.
+    Channels of images (and of series, for convolutions) are moved to the front; images without channels get one. With
+    `fields` it gets the arrays of a record by name, whole numbers as integers; else it gets floats.
     """
     environment = torchax_of(name).default_env()
     try:
@@ -83,7 +79,8 @@ def torch_functions(
     except Exception as error:  # whatever PyTorch, torchax or the module raises
         raise InputError(
             f"the model {name} cannot be translated from PyTorch to JAX for records of shape {input_shape}: "
-            f"{first_line(error)}; {WAYS_ON}."
+            f"{first_line(error)}. It gets floats: of tokens take inputs.long(), or name their array as its argument, "
+            f"such as input_ids; or {WAYS_ON}."
         ) from error
 
 
@@ -108,7 +105,7 @@ def _translation(
         )
     seeded = any(not np.array_equal(array, other[place]) for place, array in tensors.items())
     trained = [place for place, tensor in names.items() if tensor.requires_grad]
-    form = Form() if fields else _form(evaluation, input_shape)
+    channels: Channels = "last" if fields else _channels(evaluation, input_shape)
     for module in (training, evaluation):
         _padded_by_hook(module)
     for part in training.modules():
@@ -125,10 +122,10 @@ def _translation(
     shapes = jax.tree.map(lambda tensor: jax.ShapeDtypeStruct(tensor.shape, tensor.dtype), split(tensors))
 
     def called(module: Any, tensors: Mapping[str, Any], inputs: Any, key: Any) -> tuple[Any, dict[str, Any]]:
-        placed = form.placed(inputs, jnp)
         held = environment.j2t_iso(jax.tree.map(jnp.asarray, dict(tensors)))
+        records = environment.j2t_iso(placed(inputs, channels, jnp))
         with translated(environment, key):
-            outputs = pytorch().func.functional_call(module, held, (environment.j2t_iso(placed),))
+            outputs = pytorch().func.functional_call(module, held, (records,))
         return environment.t2j_iso(_logits_of(outputs)), environment.t2j_iso(held)
 
     def apply(params: Any, state: TorchState, inputs: Array, mode: bool) -> tuple[Any, TorchState]:
@@ -139,8 +136,7 @@ def _translation(
         return outputs, TorchState({place: held[place] for place in state.tensors}, key)
 
     inputs = np.random.default_rng(SEED).random((RECORDS, *input_shape), dtype=np.float32)
-    inputs = inputs if fields is None else _with_masks(inputs, fields)
-    inputs = np.floor(2 * inputs) if form.whole else inputs
+    inputs = 2 * inputs if fields is None else _with_masks(inputs, fields)
     params, rest = split(tensors)
     try:
         jax.eval_shape(apply, params, TorchState(rest, None), inputs, True)
@@ -148,7 +144,7 @@ def _translation(
     except Exception:  # without a key, whatever torchax raises for random numbers
         draws = True
     start = TorchState(rest, jax.random.key(SEED) if draws else None)
-    coupled = _compare(apply, build, form, params, start, inputs, name)
+    coupled = _compare(apply, build, channels, params, start, inputs, name)
 
     def init(key: Key[Array, ""]) -> tuple[Any, TorchState]:
         number = jax.random.bits(key, (), jnp.uint32)
@@ -156,7 +152,7 @@ def _translation(
         return params, TorchState(rest, jax.random.fold_in(key, 1) if draws else None)
 
     def outputs(params: Any, state: TorchState, inputs: np.ndarray) -> np.ndarray:
-        return _in_pytorch(build, form, {**params, **state.tensors}, inputs)
+        return _in_pytorch(build, channels, {**params, **state.tensors}, inputs)
 
     # Each tensor in `state_dict`, by its name among all of the module's.
     places = {id(tensor): place for place, tensor in names.items()}
@@ -203,27 +199,11 @@ def _refuse_layers(module: Any, name: str) -> None:
             raise InputError(f"the model {name} has a layer that has no translation to JAX: {text}{why}; {WAYS_ON}.")
 
 
-def _form(module: Any, input_shape: tuple[int, ...]) -> Form:
+def _channels(module: Any, input_shape: tuple[int, ...]) -> Channels:
     axes, convolutions = len(input_shape), pytorch().nn.modules.conv._ConvNd
     kinds = [len(part.kernel_size) for part in module.modules() if isinstance(part, convolutions)]
-    layer = next((part for part in module.modules() if not list(part.children())), None)
     # PyTorch would treat a batch of records without channels as one record with channels.
-    channels = "one" if axes in kinds else "first" if axes == 3 or axes - 1 in kinds else "last"
-    form = Form(channels)
-    return form._replace(
-        whole=isinstance(layer, pytorch().nn.Embedding) and not _takes_floats(module, form, input_shape)
-    )
-
-
-def _takes_floats(module: Any, form: Form, input_shape: tuple[int, ...]) -> bool:
-    """Whether the module takes records of floats, as one does that makes indices of some columns itself."""
-    placed = np.ascontiguousarray(form.placed(np.zeros((2, *input_shape), np.float32), np))
-    try:
-        with pytorch().no_grad():
-            module(pytorch().from_numpy(placed))
-    except Exception:  # whatever the module raises of records that it does not take
-        return False
-    return True
+    return "one" if axes in kinds else "first" if axes == 3 or axes - 1 in kinds else "last"
 
 
 def _tensors_of(module: Any) -> dict[str, np.ndarray]:
@@ -250,21 +230,18 @@ def _logits_of(outputs: Any) -> Any:
     return getattr(outputs, "logits", outputs)
 
 
-def _in_pytorch(build: Callable[[], Any], form: Form, tensors: Mapping[str, Any], inputs: np.ndarray) -> np.ndarray:
+def _in_pytorch(
+    build: Callable[[], Any], channels: Channels, tensors: Mapping[str, Any], inputs: np.ndarray
+) -> np.ndarray:
     """The outputs of the module with these tensors in evaluation mode, computed by PyTorch."""
     torch = pytorch()
     module = _built(build, SEED).eval()
     with torch.no_grad():
         for name, tensor in _named(module).items():
             tensor.copy_(torch.from_numpy(np.array(tensors[name])))
-        if form.whole and ((inputs != np.floor(inputs)) | (np.abs(inputs) >= LARGEST_WHOLE)).any():
-            raise InputError(
-                "the network takes whole numbers, such as the indices of tokens, and the records are none: give the "
-                f"numbers that it was trained on, smaller than {LARGEST_WHOLE:,}."
-            )
-        placed = np.ascontiguousarray(form.placed(np.array(inputs, np.float32), np))
+        records = np.ascontiguousarray(placed(np.array(inputs, np.float32), channels, np))
         try:
-            return np.asarray(_logits_of(module(torch.from_numpy(placed))).numpy())
+            return np.asarray(_logits_of(module(torch.from_numpy(records))).numpy())
         except (IndexError, RuntimeError) as error:
             raise InputError(
                 f"the network does not accept these records in PyTorch: {first_line(error)}; is a token outside its "
@@ -357,7 +334,7 @@ def _without_gradient_at(padding: int, part: Any, inputs: tuple[Any, ...], rows:
 def _compare(
     apply: Callable[..., tuple[Any, TorchState]],
     build: Callable[[], Any],
-    form: Form,
+    channels: Channels,
     params: dict[str, np.ndarray],
     start: TorchState,
     inputs: np.ndarray,
@@ -365,10 +342,10 @@ def _compare(
 ) -> bool:
     """Refuses a function that differs from PyTorch's; returns whether records are coupled in training."""
     torch, mode = pytorch(), start.key is None
-    placed = np.ascontiguousarray(form.placed(inputs, np))
+    records = np.ascontiguousarray(placed(inputs, channels, np))
     module = _built(build, SEED).train(mode)
     with _own_generator(SEED):
-        torch_outputs = _logits_of(module(torch.from_numpy(placed)))
+        torch_outputs = _logits_of(module(torch.from_numpy(records)))
     directions = np.random.default_rng(SEED).standard_normal(torch_outputs.shape).astype(np.float32)
     (torch_outputs * torch.from_numpy(directions)).mean().backward()
     gradients = {place: tensor.grad for place, tensor in _named(module).items()}
@@ -397,22 +374,22 @@ def _compare(
                 "does not know torch.no_grad and some operations that change tensors in place: use .detach() and new "
                 f"tensors there, or {WAYS_ON}."
             )
-    if _couples(build, placed, False):
+    if _couples(build, records, False):
         raise InputError(
             f"in evaluation an output of the model {name} depends on the other records of its batch, so a record has "
             "no output of its own; let batch normalisation keep running statistics (track_running_stats=True)."
         )
     changed = any(not np.array_equal(start.tensors[place], after[place]) for place in start.tensors)
     running = any(isinstance(part, _batch_norm()) for part in module.modules())
-    return running or changed or (mode and _couples(build, placed, True))
+    return running or changed or (mode and _couples(build, records, True))
 
 
-def _couples(build: Callable[[], Any], placed: np.ndarray, mode: bool) -> bool:
-    half = len(placed) // 2
+def _couples(build: Callable[[], Any], records: np.ndarray, mode: bool) -> bool:
+    half = len(records) // 2
     with pytorch().no_grad():
         whole, part = (
-            _logits_of(_built(build, SEED).train(mode)(pytorch().from_numpy(records))).numpy()
-            for records in (placed, placed[:half])
+            _logits_of(_built(build, SEED).train(mode)(pytorch().from_numpy(some))).numpy()
+            for some in (records, records[:half])
         )
     return not np.allclose(whole[:half], part, rtol=1e-3, atol=1e-4, equal_nan=True)
 

@@ -20,7 +20,7 @@ from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.learners.learner import FormedLearner, Inputs, Labels, TrainsBySteps, TrainState, Weights
+from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.unlearning.method import cites
 
 
@@ -100,13 +100,13 @@ class Recording(TrainsBySteps):
         return getattr(self.learner, "form", None)
 
     def convolutions(self) -> list[Convolution]:
-        return self.learner.convolutions() if isinstance(self.learner, FormedLearner) else []
+        return self.learner.convolutions() if isinstance(self.learner, TrainsBySteps) else []
 
     def in_form(self, form: str | None) -> "Recording":
-        return replace(self, learner=self.learner.in_form(form)) if isinstance(self.learner, FormedLearner) else self
+        return replace(self, learner=self.learner.in_form(form)) if isinstance(self.learner, TrainsBySteps) else self
 
     def at_once(self) -> "Recording":
-        return replace(self, learner=self.learner.at_once()) if isinstance(self.learner, FormedLearner) else self
+        return replace(self, learner=self.learner.at_once()) if isinstance(self.learner, TrainsBySteps) else self
 
     @property
     def shared(self) -> Any:

@@ -20,8 +20,8 @@ from jaxaudit.models.bridge import Origin
 
 
 class Probabilities(nnx.Module):
-    def __init__(self, in_features: int, num_classes: int, *, rngs: nnx.Rngs) -> None:
-        self.out = nnx.Linear(in_features, num_classes, rngs=rngs)
+    def __init__(self, input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> None:
+        self.out = nnx.Linear(input_shape[0], classes, rngs=rngs)
 
     def __call__(self, inputs: Any) -> Any:
         return nnx.softmax(self.out(inputs))

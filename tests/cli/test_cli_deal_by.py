@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from support.cli_runs import content, intercept, jaxaudit, linked, recipe, records, refused
+from support.cli_runs import intercept, jaxaudit, linked, recipe, records, refused
 from support.deals import read_deal, write_deal, write_model
 from support.html_pages import Parsed
 from support.language_models import write_lines
@@ -123,18 +123,6 @@ def test_records_with_outputs_are_dealt_so_too(form: str, here: Path) -> None:
     assert "jaxaudit ks --scores scores.csv --by group" in out
 
 
-def test_a_seed_repeats_the_deal(here: Path) -> None:
-    write_lines("chat.jsonl", lines("messages"))
-    for out in ("first", "second"):
-        deal("chat.jsonl", *SHARES[:-2], out=out)
-    seeds = [json.loads(Path(out, "deal.json").read_text())["seed"] for out in ("first", "second")]
-    assert dealt_lines("first") != dealt_lines("second")
-    deal("chat.jsonl", *SHARES[:-2], "--seed", str(seeds[0]), out="again")
-    assert content(Path("again")) == content(Path("first"))
-    facts = json.loads(Path("first/deal.json").read_text())
-    assert (facts["by_groups"], facts["within_groups"]) == (False, True)
-
-
 def test_what_cannot_be_dealt_so_is_refused(here: Path) -> None:
     write_lines("chat.jsonl", lines("question"))
     write_lines("short.jsonl", lines("question", [SIZE] * 18 + [9, 4]))
@@ -242,16 +230,6 @@ def test_an_accused_group_fails_a_gate_and_stands_on_the_page(here: Path) -> Non
     assert found in " ".join(Parsed(page).text.split())
     assert (page.count("<td>remembered</td>"), page.count("<td>not found</td>")) == (1, 19)
     refused((*words, "--fail-on", "group-remembered"), ("--fail-on: group-remembered is of --scores with --by group",))
-
-
-def test_the_table_of_scores_says_how_to_judge_groups_of_both_sets(here: Path) -> None:
-    write_lines("chat.jsonl", lines("question"))
-    done = jaxaudit("deal", "chat.jsonl", "--by", "author", *SHARES, "--out", "deal")
-    assert "ks --scores scores.csv --by group" in done.out
-    scored("nobody")
-    refused(("ks", "--scores", "scores.csv"), ("group",))
-    found = jaxaudit("ks", "--scores", "scores.csv", "--by", "group", "--json").result["targets"][0]
-    assert {group["verdict"] for group in found["groups"]} == {"not found"}
 
 
 SAID = "groups: those that the files have (group)"

@@ -28,8 +28,8 @@ class Text(nnx.Module):
         shown = self.embed(input_ids) * attention_mask[..., None]
         return self.out(jnp.concatenate([shown.sum(1) / attention_mask.sum(1, keepdims=True), age[:, None]], axis=1))
 class Numbers(nnx.Module):
-    def __init__(self, in_features, num_classes, *, rngs):
-        self.first, self.out = nnx.Linear(in_features, 6, rngs=rngs), nnx.Linear(6, num_classes, rngs=rngs)
+    def __init__(self, input_shape, classes, *, rngs):
+        self.first, self.out = nnx.Linear(input_shape[0], 6, rngs=rngs), nnx.Linear(6, classes, rngs=rngs)
     def __call__(self, inputs):
         return self.out(nnx.tanh(self.first(inputs)))
 class Linen(linen.Module):
@@ -108,7 +108,7 @@ def test_a_network_gets_several_arrays_by_name():
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 def test_labels_that_are_no_classes(likelihood: str):
     """Each with its log-likelihood, as SciPy has it."""
-    graph, params = saved("Numbers", 3, 2)
+    graph, params = saved("Numbers", (3,), 2)
 
     def log_prob(net: Any, i: int) -> Any:
         z = net(jnp.asarray(X)[i][None])[0]
@@ -144,7 +144,7 @@ def test_labels_that_are_no_classes(likelihood: str):
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):
-    saved("Numbers", 3, 2)
+    saved("Numbers", (3,), 2)
     np.savez("nan.npz", x=X, y=np.full((N, 2), np.nan))
     np.savez("wide.npz", x=X, y=X)
     np.savez("large.npz", input_ids=IDS + 2**24, attention_mask=MASK, age=AGE, y=Y % 2)

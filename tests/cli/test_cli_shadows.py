@@ -174,26 +174,6 @@ def test_a_growth_that_was_stopped_is_refused_by_readers_and_finished_by_the_sam
     assert shown()["finished"] == 1
 
 
-def test_nothing_of_a_plan_is_left_where_it_fails(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    Path("taken").mkdir()
-    Path("taken/notes.txt").write_text("mine")
-    for words, out in (
-        (SETS, "taken"),
-        (SETS, "c.npz"),
-        (("--query", "c.npz"), "new"),
-        (SETS[2:], "new"),
-        (("--deal", "gone", *SETS[2:]), "new"),
-        ((*SETS, "--groups", "nobody"), "new"),
-    ):
-        refused(planning(*words, out=out))
-
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(np.lib.format, "write_array", full)
-    refused(planning(out="new"))
-
-
 def test_a_plan_that_was_killed_is_made_by_the_same_command(folder: Path):
     """It leaves drafts and some arrays, and no bank."""
     good(out="whole")

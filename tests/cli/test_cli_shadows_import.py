@@ -11,7 +11,6 @@ import pytest
 from support.cli_runs import Done, content, jaxaudit, refused
 from support.other_tools import CLASSES, POOL, pool, write_lira, write_lira_pytorch
 
-import jaxaudit.data.bank.bank as writing
 from jaxaudit import Bank, load_bank
 
 EACH = 60
@@ -251,21 +250,3 @@ def test_options_that_are_refused(folder: Path, name: str):
     write_lira(folder / "exp", 6)
     change()
     not_imported("exp", *words, cause=cause)
-
-
-def test_a_full_disk_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    write_lira(folder / "exp", 6)
-    written, write = [], np.lib.format.write_array
-
-    def full(file: Any, array: np.ndarray, **words: Any) -> None:
-        written.append(array.shape)
-        if len(written) == 6:
-            raise OSError(28, "No space left on device")
-        write(file, array, **words)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(writing.np.lib.format, "write_array", full)
-        not_imported("exp", *ROWS, cause="No space left")
-    assert len(written) == 6
-    assert imported("exp", *ROWS).code == 0
-    assert len(load_bank("bank").finished()) == 6

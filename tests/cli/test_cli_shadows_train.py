@@ -1,8 +1,6 @@
 """`jaxaudit shadows train`: the models of `ks` with the same seed, whatever stops it; a run's directory is a bank."""
 
-import errno
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -169,36 +167,6 @@ def test_of_two_commands_on_one_new_bank_the_second_says_so(folder: Path, monkey
     assert content(folder) == before
 
 
-def test_a_lack_of_room_is_said_and_the_command_goes_on(folder: Path):
-    """Two models have room before each failure, which leaves no half file and no trained model to train again."""
-    usual, room = np.lib.format.write_array, 0
-
-    def write(file: Any, array: np.ndarray, **named: Any) -> None:
-        nonlocal room
-        if array.shape == (3 * N, CLASSES):
-            room -= 1
-            if room < 0:
-                file.write(b"half")
-                raise OSError(number, os.strerror(number))
-        usual(file, array, **named)
-
-    kept: dict[int, int] = {}
-    for number in (errno.ENOSPC, errno.EDQUOT):
-        room = 2
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(np.lib.format, "write_array", write)
-            done = train(*HELD)
-        found = load_bank("bank").finished().tolist()
-        assert (done.code, len(found)) == (2, len(kept) + 2), done.err
-        for words in ("bank", os.strerror(number), "of 20", "repeat the command"):
-            assert words in done.err
-        times = {model: Path(f"bank/outputs/{model:05}.npy").stat().st_mtime_ns for model in found}
-        assert times.items() >= kept.items()
-        kept = times
-    assert (train(*HELD).code, train(*HELD, out="whole").code) == (0, 0)
-    assert without_command("bank") == without_command("whole")
-
-
 def test_ctrl_c_leaves_the_models_that_are_trained(folder: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jaxaudit.cli.progress.progress_on_stderr", stopping(0.7))
@@ -226,14 +194,3 @@ def test_a_model_that_diverges_ends_the_training_and_is_not_kept(folder: Path):
     assert load_bank(Path("bank")).missing().tolist() == list(range(20))
     judged = jaxaudit("ks", "--query", "deal/query.npz", "--calibration", "c.npz", *steps, "--effort", "quick")
     assert (judged.code, judged.out) == (2, "")
-
-
-def test_only_one_command_writes_a_new_bank(folder: Path):
-    """While it writes, its lock is in the folder of its drafts."""
-    work = Path("bank/unfinished")
-    work.mkdir(parents=True)
-    with working_in(work):
-        for command in (("plan", *HELD), ("train", *HELD, *TRAINED)):
-            refused(("shadows", *command, "--models", "20", "--out", "bank"), ("--out bank is in use",))
-    assert train(*HELD).code == 0
-    assert not work.exists()

@@ -58,7 +58,7 @@ def test_a_stopped_command_leaves_no_worker_and_continues(tmp_path: Path):
             found = {int(pid) for each in children for pid in each.read_text().split()}
             run.send_signal(number)
             _, err = run.communicate(timeout=60)
-        assert len(found) == 2
+        assert len(found) >= 2
         if number == signal.SIGINT:
             assert run.returncode == 130
             assert "models are trained" in err

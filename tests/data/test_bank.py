@@ -253,25 +253,9 @@ def test_a_million_classes_of_log_odds_take_no_memory(tmp_path: Path, monkeypatc
     assert memory("VmHWM") - began < 1 << 29
 
 
-MANY = 2 * 10**5
-
-
 def zeros(path: Path, dtype: str, shape: tuple[int, ...]) -> np.memmap:
     """A .npy of zeros that takes no room, mapped to be written."""
     return np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
-
-
-def test_very_many_classes_take_little_more_memory_than_their_file(tmp_path: Path):
-    classes, records = MANY, 25
-    folder = write_bank(tmp_path / "bank", 0)
-    counts = {"query": 20, "holdout": 0, "calibration": 5}
-    (folder / "bank.json").write_text(json.dumps(describe(classes=classes, records=records, counts=counts)))
-    np.save(folder / "labels.npy", np.arange(records))
-    np.save(folder / "membership.npy", np.arange(6)[:, None] > np.arange(records) % 5)
-    zeros(folder / "outputs" / "00000.npy", "float32", (records, classes)).flush()
-    bank = load_bank(folder)
-    with at_most(3 * 4 * records * classes):
-        assert bank.outputs(0).shape == (records, 1, classes)
 
 
 def test_classes_that_the_outputs_of_another_tool_claim_are_not_named(tmp_path: Path):

@@ -197,12 +197,3 @@ def test_rows_that_were_made_before_a_stop_are_kept(tmp_path: Path, monkeypatch:
         cached_rows("rows", digests, 1, build)
     assert cached_rows("rows", digests, 1, build).tolist() == [[0], [1], [2]]
     assert asked == [[0, 1, 2], [1, 2], [0, 1, 2], [2]]
-
-
-def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "file"))
-    with pytest.warns(RuntimeWarning, match="set JAXAUDIT_CACHE") as told:
-        rows = cached_rows("rows", [b"aa", b"bb"], 1, lambda indices: [{index: np.zeros(1)} for index in (0, 1)])
-    assert rows.tolist() == [[0], [0]]
-    assert len(told) == 1

@@ -63,11 +63,6 @@ def test_content_hash_sees_records_labels_names_and_order():
     assert base.content_hash not in {other.content_hash for other in others}
 
 
-def test_concatenate_keeps_order():
-    both = concatenate([make([[1], [2]], [0, 1]), make([[3]], [1])], "both")
-    assert (both.inputs.tolist(), both.labels.tolist(), both.name) == ([[1], [2], [3]], [0, 1, 1], "both")
-
-
 @pytest.mark.parametrize(
     ("inputs", "class_names", "message"),
     [

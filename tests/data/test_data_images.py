@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from jaxaudit.data import Examples, digits, is_image, load, load_path, prepare_images, printed_digits
+from jaxaudit.data import Examples, digits, is_image, load, prepare_images, printed_digits
 from jaxaudit.data.images import LUMA, WEIGHT_ONE, _weights
 from jaxaudit.errors import InputError
 
@@ -136,7 +136,7 @@ def test_gray_folders_in_sorted_order(tmp_path):
         write(tmp_path, name, gray(level))
     (tmp_path / ".cache").mkdir()
     (tmp_path / "cat" / ".DS_Store").write_bytes(b"")
-    examples = load_path(tmp_path)
+    examples = load(str(tmp_path))
     assert examples.class_names == ("cat", "dog")
     assert examples.labels.tolist() == [0, 0, 1, 1]
     assert examples.inputs.shape == (4, 3, 4)
@@ -155,7 +155,7 @@ def test_gray_folders_in_sorted_order(tmp_path):
 )
 def test_modes(tmp_path, array, mode, suffix, expected):
     write(tmp_path, f"a/1.{suffix}", array, mode)
-    inputs = load_path(tmp_path).inputs
+    inputs = load(str(tmp_path)).inputs
     assert inputs[0, 0, 0].tolist() == expected
     assert inputs.dtype == (np.uint16 if array.dtype.itemsize == 2 else np.uint8)
 
@@ -177,7 +177,7 @@ def test_nothing_is_lost_without_a_word(tmp_path):
     path = tmp_path / "a" / "1.png"
     path.parent.mkdir()
     path.write_bytes(png_of_16_bits(0, 1))
-    assert load_path(tmp_path).inputs[0, 0].tolist() == [0, 1, 2, 3]
+    assert load(str(tmp_path)).inputs[0, 0].tolist() == [0, 1, 2, 3]
     many = Image.fromarray(colour(1))
     for content in (
         *(png_of_16_bits(kind, channels) for kind, channels in ((2, 3), (4, 2), (6, 4))),
@@ -186,7 +186,7 @@ def test_nothing_is_lost_without_a_word(tmp_path):
     ):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"1\.png: has "):
-            load_path(tmp_path)
+            load(str(tmp_path))
 
 
 def saved(image, form, **how):
@@ -208,7 +208,7 @@ def test_photographs_are_turned_as_their_tag_says(tmp_path, form):
         turned = np.ascontiguousarray(stored.get(tag, np.asarray)(corner))
         (tmp_path / "a").mkdir(exist_ok=True)
         Image.fromarray(turned).save(tmp_path / "a" / f"{tag}.{form}", exif=exif, quality=100)
-    found = load_path(tmp_path).inputs.astype(int)
+    found = load(str(tmp_path)).inputs.astype(int)
     assert found.shape == (10, 16, 32, 3)
     assert abs(found - corner).max() < 60  # JPEG and WebP round
 
@@ -226,7 +226,7 @@ def test_images_of_8_and_of_16_bits_are_not_mixed(tmp_path):
     write(tmp_path, "a/2.png", gray(100).astype(np.uint16))
     for size in (None, (2, 2)):
         with pytest.raises(InputError, match=r"2\.png: is 3x4 pixels of uint16 but"):
-            load_path(tmp_path, size=size)
+            load(str(tmp_path), image_size=size)
     for largest, kind in ((1, np.uint8), (255, np.uint16)):
         with pytest.raises(InputError, match=f"largest value of {largest}"):
             prepare_images(make(np.full((1, 2, 2), largest, kind)))
@@ -235,10 +235,10 @@ def test_images_of_8_and_of_16_bits_are_not_mixed(tmp_path):
 def test_an_image_through_which_something_shows_is_refused(tmp_path):
     """Nobody knows what a model saw there."""
     write(tmp_path, "a/1.png", np.dstack([colour(7), gray(255)]))
-    assert load_path(tmp_path).inputs[:, 0, 0].tolist() == [[7, 0, 255]]
+    assert load(str(tmp_path)).inputs[:, 0, 0].tolist() == [[7, 0, 255]]
     write(tmp_path, "a/2.png", np.dstack([colour(7), gray(3)]))
     with pytest.raises(InputError, match="shows through"):
-        load_path(tmp_path)
+        load(str(tmp_path))
 
 
 @pytest.mark.parametrize("keep_gray", [True, False])
@@ -248,7 +248,7 @@ def test_an_image_is_prepared_alike_among_images_of_its_size_and_of_others(tmp_p
     images = [noise(*shape, *((3,) if k in coloured else ()), seed=k) for k, shape in enumerate(shapes)]
     for k, image in enumerate(images):
         write(tmp_path / "mixed", f"a/{k}.png", image)
-    found = prepare_images(load_path(tmp_path / "mixed", size=(8, 6), gray=keep_gray), (8, 6), keep_gray)
+    found = prepare_images(load(f"{tmp_path / 'mixed'}", image_size=(8, 6), gray=keep_gray), (8, 6), keep_gray)
     channels = 3 if coloured and not keep_gray else 1
     assert found.inputs.shape == (5, 8, 6, channels)
     for k, image in enumerate(images):
@@ -266,13 +266,13 @@ def test_splits_of_differing_sizes_are_not_joined(tmp_path):
     assert load(f"{tmp_path}@test", image_size=(4, 4)).inputs.dtype == np.uint8
     other.rename(tmp_path / "train" / "a" / "2.png")
     with pytest.raises(InputError, match=r"2.png: is 5x4 pixels of uint8 but .*1.png is 3x4 of .*`image_size`"):
-        load_path(tmp_path / "train")
+        load(f"{tmp_path / 'train'}")
 
 
 def test_refused_folders(tmp_path, monkeypatch):
     def refused(message):
         with pytest.raises(InputError, match=message):
-            load_path(tmp_path)
+            load(str(tmp_path))
 
     refused("is no data set")
     write(tmp_path, "a/1.png", gray(1))
@@ -299,16 +299,16 @@ def test_refused_images(tmp_path, monkeypatch):
     for content in (whole[: len(whole) // 2], b"rubbish", b""):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
-            load_path(tmp_path)
+            load(str(tmp_path))
     path.write_bytes(whole)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(InputError, match=r"1\.png: cannot be read as an image \(Image size \(900 pixels\) exceeds"):
-        load_path(tmp_path)
+        load(str(tmp_path))
     monkeypatch.undo()
     # Refused by its header, before there is room for it.
     path.write_bytes(png_of_16_bits(0, 1, 9000, 8000))
     with pytest.raises(InputError, match=r"1\.png: has 9000x8000 pixels"):
-        load_path(tmp_path)
+        load(str(tmp_path))
 
 
 def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypatch):
@@ -318,13 +318,7 @@ def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypat
     Image.new("L", (3, 4)).save(path, "EPS")
     monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
     with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
-        load_path(tmp_path)
-
-
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".jpeg", ".bmp", ".webp"])
-def test_every_suffix_is_read(tmp_path, suffix):
-    write(tmp_path, f"a/1{suffix}", gray(100))
-    assert load_path(tmp_path).inputs.shape[:3] == (1, 3, 4)
+        load(str(tmp_path))
 
 
 def test_sums_are_exact():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.small_sets import write_archive
 
-from jaxaudit.data import MISSING, Table, category_counts, load_path, load_table, one_hot
+from jaxaudit.data import MISSING, Table, category_counts, load_table, one_hot
 from jaxaudit.errors import InputError
 
 
@@ -156,26 +156,6 @@ def real(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"JAXAUDIT_DATA names no folder of real data sets with {name}")
     return path
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "records", "size"),
-    [
-        ("mnist", "train", 60_000, 28),
-        ("mnist", "test", 10_000, 28),
-        ("usps/usps16.npz", "all", 9_298, 16),
-        ("usps/usps16.npz", "", 7_291, 16),
-        ("semeion/semeion16.npz", "", 1_593, 16),
-        ("mnist_m/mnist_m_gray28_test.npz", "", 9_001, 28),
-    ],
-)
-def test_digits(name, split, records, size):
-    examples = load_path(real(name), split=split)
-    assert (examples.inputs.shape, examples.inputs.dtype) == ((records, size, size), np.uint8)
-    assert examples.class_names == tuple("0123456789")
-    assert np.bincount(examples.labels).min() > 100
-    # The first labels of MNIST as everyone knows them.
-    assert records != 60_000 or examples.labels[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
 
 
 @pytest.mark.parametrize(

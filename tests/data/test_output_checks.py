@@ -11,7 +11,6 @@ from jaxaudit.data import (
     OutputsBySet,
     exchanged_rows,
     knows_members_alone,
-    of_one_model,
     on_two_scales,
     refuse_odd_models,
     rows_out_of_line,
@@ -85,17 +84,6 @@ def test_rows_exchanged_in_short_runs_are_found(size: int, n: int, classes: int,
 def test_a_few_rows_tell_nothing_of_their_order(n: int) -> None:
     outputs, labels = file(np.random.default_rng(n), n, 3)
     assert rows_out_of_line(OutputsBySet({"query set": outputs}, {"query set": labels})) == {}
-
-
-def test_rows_that_repeat_those_before_are_found() -> None:
-    """A sixth of the rows are copies of the rows three before, in all of 40 files."""
-    random = np.random.default_rng(7)
-    for _ in range(40):
-        outputs, labels = file(random, 400, 5, 4.0)
-        copies = random.choice(np.arange(3, 400), 67, replace=False)
-        repeated = outputs.copy()
-        repeated[copies] = outputs[copies - 3]
-        assert exchanged_rows(repeated, labels) == 3
 
 
 @pytest.mark.parametrize("kind", ["errors in spells", "classes that are confused", "repeated classes"])
@@ -224,15 +212,6 @@ def test_a_model_that_knows_its_members_alone() -> None:
             passed.append(knows_members_alone(outputs_by_set, "members"))
     assert np.mean(passed[::2]) > 0.97
     assert not any(passed[1::2])
-
-
-def test_one_model_asked_twice() -> None:
-    random = np.random.default_rng(8)
-    odds = random.normal(1, 2, 500)
-    for again in (odds, odds.round(1), odds.astype(np.float16).astype(float), odds + random.normal(0, 0.003, 500)):
-        assert of_one_model(odds, again)
-    assert not of_one_model(odds, odds + random.normal(0, 0.2, 500))
-    assert not of_one_model(odds, odds - 0.5)
 
 
 def test_every_check_of_rows_names_the_file() -> None:

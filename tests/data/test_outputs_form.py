@@ -220,11 +220,6 @@ def test_whole_numbers_may_be_outputs(write, content, second):
     np.testing.assert_allclose(outputs.probabilities[:, 1], second, atol=1e-6)
 
 
-def test_a_column_of_nan_is_no_further_column(write):
-    with pytest.raises(InputError, match="NaN"):
-        load_outputs(write("0.1,nan\n0.2,nan\n0.3,nan\n"), ("no", "yes"), 3)
-
-
 @pytest.mark.parametrize(("rows", "counted"), [(20, 19), (18, 19)])
 @pytest.mark.parametrize("header", [None, "ant,bee,cat,dog", "id,ant,bee,cat,dog"])
 def test_a_header_is_no_row(write, rows, counted, header):
@@ -311,12 +306,6 @@ def test_two_readings_are_both_told(write, content, said):
     with pytest.raises(InputError) as refused:
         load_outputs(write(content), ("0", "1"), 4)
     assert [words for words in said if words not in str(refused.value)] == []
-
-
-def test_the_way_out_of_two_readings(write):
-    one_sign = np.array([0.5, 97.0, 12.0, 33.0])
-    assert load_outputs(write(one_sign), 2, 4, kind="logits").kind == "logits"
-    assert load_outputs(write(one_sign / 100), 2, 4).kind == "probabilities"
 
 
 def test_hard_labels_of_two_classes_are_no_decimal_commas(write):

@@ -64,8 +64,3 @@ def test_few_different_numbers_of_a_table_are_numbers(tmp_path: Path):
     assert cells["visits"].tolist()[:2] == [3.0, 1.0]
     assert np.isnan(cells["visits"][2])
     assert cells["kind"].tolist() == ["a", "b", "a", "c"]
-
-
-def test_numbers_alone_and_images_have_no_words():
-    examples = load("digits@train[:10]")
-    assert (columns_as_read([examples]), dict(examples.words)) == ((), {})

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from support.tiny_learners import NearestCentroid, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, concurrency, fit_many, measure_models_per_batch, models_per_batch, train
-from jaxaudit.ensemble.execution import WHOLE
 from jaxaudit.ensemble.workers import STARTS, Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 from jaxaudit.membership import everyone, leave_one_out_masks, only
 
+WHOLE = 1_000_000
 WEIGHTS = st.lists(st.one_of(st.just(0), st.integers(1, 1000), st.floats(1e-3, 1e6)), min_size=1, max_size=8).filter(
     lambda weights: sum(weights) > 0
 )
@@ -145,14 +145,6 @@ def test_memory_bounds_the_width(timings, monkeypatch):
     assert choose(13) == (1, {}, None)
 
 
-def test_the_probe_times_a_model_step():
-    choice = choose(4)
-    assert set(choice.seconds) <= {1, 2, 4}
-    assert choice.models_per_batch in choice.seconds
-    # Some 20 multiply-adds a record: between a nanosecond and a second on any machine.
-    assert all(1e-9 < seconds < 1 for seconds in choice.seconds.values())
-
-
 def test_fit_many_uses_the_width_it_measured(timings, monkeypatch):
     timings.update({1: 2.0, 2: 1.0, 4: 3.0})
     monkeypatch.setattr(train, "concurrent_chunks", lambda: 1)
@@ -244,6 +236,17 @@ def test_a_worker_that_never_answers_holds_up_nobody():
         assert [each.result() for each in islice(as_completed(answers, 20), 5)] == [5] * 5
 
 
+def test_a_chunk_that_ends_its_workers_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    def ends(worker: Answering, fn: Any) -> Any:
+        raise WorkerEnded("out of memory")
+
+    monkeypatch.setattr(train, "ATTEMPTS", 2)
+    keys, rows = jax.random.split(jax.random.key(1), 3), everyone(41).repeat(3, axis=0)
+    workers, called = Pulling(lambda place: Answering(ends), 2), (keys, rows, INPUTS, LABELS, NearestCentroid())
+    with workers, pytest.warns(RuntimeWarning), pytest.raises(InputError, match=r"out of memory.*2 times.*memory"):
+        fit_many(*called, execution=Execution(1, executor=workers))
+
+
 def test_what_was_asked_of_workers_that_are_closed_is_cancelled():
     started = threading.Event()
 
@@ -256,17 +259,3 @@ def test_what_was_asked_of_workers_that_are_closed_is_cancelled():
         threading.Timer(0.2, started.set).start()
         workers.close()
     assert asked.cancelled() or asked.exception(timeout=0) is not None
-
-
-def test_parts_may_report_at_the_same_time():
-    seen, whole = watched()
-    parts = whole.split(*[1] * 4)
-
-    def work(part: Execution) -> None:
-        for done in range(201):
-            tell(part, done, 200)
-
-    with ThreadPoolExecutor(4) as threads:
-        list(threads.map(work, parts))
-    assert seen == sorted(seen)
-    assert seen[-1] == (WHOLE, WHOLE)

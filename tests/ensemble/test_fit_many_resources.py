@@ -217,19 +217,6 @@ def test_the_width_of_what_is_kept_is_used(tmp_path: Path):
         assert count.calls == (2 if number is None else 0)
 
 
-def test_a_tuple_comes_back_as_itself(tmp_path: Path):
-    def then(params: Any, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        every = np.asarray(params).reshape(len(params), -1)
-        return every[:, 0], every
-
-    expected, restored = (fit(CENTROIDS, then, tmp_path) for _ in range(2))
-    assert type(restored) is tuple
-    assert same(restored, expected)
-    array, restored = (fit(CENTROIDS, None, tmp_path / "whole") for _ in range(2))
-    assert isinstance(restored, np.ndarray)
-    np.testing.assert_array_equal(restored, array)
-
-
 @pytest.mark.parametrize(
     ("then", "message"),
     [

@@ -15,9 +15,9 @@ from support.small_sets import TABLES, write_mnist
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
 from jaxaudit import read_texts
-from jaxaudit.data import load, load_path, load_table, must_be_opened, open_records
+from jaxaudit.data import load, load_table, must_be_opened, open_records
 
-SPLITS = ("", "", "", "train", "test", "all", "val")
+SPLITS = ("", "", "", "@train", "@test", "@all", "@val")
 RNG = np.random.default_rng
 IMAGES = RNG(0).integers(0, 256, (12, 6, 5), dtype=np.uint8)
 LABELS = np.arange(12) % 3
@@ -26,7 +26,7 @@ ROWS = RNG(1).normal(size=(12, 4)).astype(np.float32)
 
 def read_set(folder: Path, choose: random.Random) -> object:
     """The folder's only file, by its path."""
-    return load_path(only(folder, "x", "train"), split=choose.choice(SPLITS))
+    return load(f"{only(folder, 'x', 'train')}{choose.choice(SPLITS)}")
 
 
 def read_folder(folder: Path, choose: random.Random) -> object:

@@ -101,10 +101,3 @@ def test_models_trained_in_another_form_differ_by_rounding(norm):
     other = fit_many(keys, rows, inputs, labels, learner.in_form(letters), execution=Execution(models_per_batch=1))
     for mine, theirs in zip(jax.tree.leaves(other), jax.tree.leaves(plain), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
-
-
-def test_bytes_of_patches_are_counted():
-    function, (inputs, kernel) = _convolution("stride, padded unevenly")
-    (convolution,) = convolutions_of(function, inputs[0], kernel[0])
-    height, width = function(inputs[0], kernel[0]).shape[1:3]
-    assert convolution.patch_bytes() == 2 * height * width * (3 * 2 * 3) * 4

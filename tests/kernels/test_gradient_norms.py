@@ -47,18 +47,6 @@ PARAMS = {"bias": jnp.array([0.1, -0.2, 0.3]), "kernel": jnp.arange(12.0).reshap
 X, Y = examples(6, 4)
 
 
-def test_softmax_regression_in_closed_form():
-    """g = (e_y - p) x^T: squared norms |x|^2 |e_y - p|^2 and |e_y - p|^2."""
-    found = squared_grad_norms(linear, PARAMS, X, Y, chunk=4)
-    logits = X.astype(np.float64) @ np.asarray(PARAMS["kernel"], np.float64) + np.asarray(PARAMS["bias"], np.float64)
-    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    error = np.square(np.eye(3)[Y] - p).sum(axis=1)
-    close([found.leaves["bias"], found.leaves["kernel"]], [error, error * np.square(X).sum(axis=1)])
-    np.testing.assert_allclose(found.total, error * (1 + np.square(X).sum(axis=1)), rtol=1e-5)
-    squares = np.einsum("ni,nj->ij", np.square(X), np.square(np.eye(3)[Y] - p)) / len(X)
-    close([fisher_diagonal(linear, PARAMS, X, Y, chunk=4)["kernel"]], [squares])
-
-
 @pytest.mark.parametrize(
     ("build", "shape", "words", "rtol", "atol"),
     [

@@ -113,21 +113,6 @@ def test_a_model_computes_as_in_peft(kind: str, entries: Entries, bases: Path, t
             assert whole(input_ids=ids, labels=ids).loss.item() == pytest.approx(loss, rel=1e-5)
 
 
-def test_kept_scores_of_a_base_are_not_those_of_its_adapter(
-    bases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(tmp_path / "cache"))
-    base = bases / "gpt2" / "base"
-    write_lora(tmp_path / "adapter", LAYERS["gpt2"])
-    found = []
-    for _ in range(2):
-        for adapter in (None, tmp_path / "adapter"):
-            model = LanguageModel(base, adapter=adapter)
-            found.append(token_scores(model, model.encode(["Who? "], ["Nobody did"]))["loss"][0])
-    assert found[:2] == found[2:]
-    assert abs(found[0] - found[1]) > 1e-3
-
-
 def test_what_the_adapter_says_of_its_base_and_its_tokenizer_is_passed_on(bases: Path, tmp_path: Path):
     write_lora(tmp_path / "tuned", LAYERS["gpt2"], base_model_name_or_path="gpt2-xl")
     for name in ("tokenizer.json", "tokenizer_config.json"):

@@ -262,20 +262,6 @@ def test_an_answer_begins_at_its_first_character(prompt: str, answer: str, saved
     assert sum(sizes[: record.start]) <= len(prompt.encode()) < sum(sizes[: record.start + 1])
 
 
-def test_what_is_random_in_a_tokenizer_is_turned_off_and_said(saved: Path, tmp_path: Path):
-    folder = shutil.copytree(saved, tmp_path / "random")
-    path = folder / "tokenizer.json"
-    entries = json.loads(path.read_text())
-    entries["model"]["dropout"] = 0.5
-    path.write_text(json.dumps(entries))
-    usual, model = LanguageModel(saved), LanguageModel(folder)
-    wanted = usual.encode(PROMPTS, ANSWERS)
-    assert all(model.encode(PROMPTS, ANSWERS) == wanted for _ in range(5))
-    assert usual.notes == ()
-    # Some classes of tokenizers drop it as they are read.
-    assert all("dropout" in note for note in model.notes)
-
-
 def test_a_precision_is_the_stated_one_or_the_one_asked_for(tmp_path: Path):
     save_model(tmp_path)
     config = tmp_path / "config.json"

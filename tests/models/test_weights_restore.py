@@ -77,6 +77,7 @@ def test_common_spellings_of_the_same_tree_none_of_which_is_random(factory, name
         lambda name: f"{name}.raw_value".replace("/", "."),
         lambda name: f"params/{name}",
         lambda name: name.removeprefix("params/"),
+        lambda name: f"module._orig_mod.{name}",
         lambda name: f"params.{name}.value".replace("/", "."),
     ):
         spelled = {spell(name): values for name, values in weights.items()}

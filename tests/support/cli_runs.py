@@ -20,7 +20,6 @@ import pytest
 from jaxaudit.cli import main
 from jaxaudit.errors import InputError
 from jaxaudit.runs import run_identity
-from support.interrupts import stop_after
 
 RECORDS, FEATURES, CLASSES = 300, 12, 3
 SETS = ("--query", "query.npz", "--calibration", "calibration.npz")
@@ -187,6 +186,10 @@ def stopping(share: float) -> Callable[..., Any]:
 
     @contextmanager
     def progress(*_: object, **__: object) -> Iterator[Callable[[int, int], None]]:
-        yield stop_after(share)
+        yield stop
+
+    def stop(done: int, total: int) -> None:
+        if done > share * total:
+            raise KeyboardInterrupt
 
     return progress

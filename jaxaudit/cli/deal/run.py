@@ -113,19 +113,17 @@ def deal_records(options: DealOptions) -> Summary:
         part = table.part(side.rows, arrays[COLUMN][side.rows] if units.written else None)
         return partial(table.write, part)
 
+    described = {
+        "name": source.name,
+        "content_hash": source.examples.content_hash,
+        "sha256": None if source.path is None else file_hash(source.path),
+        "columns": None if table is None else {"inputs": table.inputs, "label": table.label},
+    }
+
     def record(file: IO[bytes]) -> None:
         for side in sides.values() if table is not None else ():
             refuse_read_otherwise(draft / side.file, source.examples.take(side.rows), options.data.label)
-        described = {
-            "name": source.name,
-            "records": count,
-            "groups": units.count,
-            "content_hash": source.examples.content_hash,
-            "sha256": None if source.path is None else file_hash(source.path),
-            "columns": None if table is None else {"inputs": table.inputs, "label": table.label},
-        }
-        membership = {name: source.examples.record_hashes[side.rows] for name, side in sides.items()}
-        file.write(record_of(how, seed, units, described, draft, sides, membership))
+        write_record(file, how, seed, units, described, draft, sides, source.examples.record_hashes)
 
     files = {side.file: side_writer(side) for side in sides.values()}
     challenge, positions = "", {}
@@ -210,22 +208,14 @@ def deal_texts(options: DealOptions) -> Summary:
 
     rows = {of: np.flatnonzero(mask) for of, mask in draw_deal(key, how, units).items()}
     sides = {of: DealSide(f"{of}.jsonl", rows_of_side, units.on(rows_of_side)) for of, rows_of_side in rows.items()}
-    source = {
-        "name": texts.source,
-        "records": len(hashes),
-        "groups": units.count,
-        "content_hash": f"blake2b:{hashlib.blake2b(hashes.tobytes(), digest_size=16).hexdigest()}",
-        "sha256": file_hash(path),
-    }
-
-    def record(file: IO[bytes]) -> None:
-        membership = {of: hashes[side.rows] for of, side in sides.items()}
-        file.write(record_of(how, seed, units, source, draft, sides, membership))
-
-    home = {} if values is None else {HOME: home_writer(numbers.tolist())}
+    content = hashlib.blake2b(hashes.tobytes(), digest_size=16).hexdigest()
+    described = {"name": texts.source, "content_hash": f"blake2b:{content}", "sha256": file_hash(path)}
     files = {side.file: writer(side.rows) for side in sides.values()}
+    files[DEAL_RECORD] = lambda file: write_record(file, how, seed, units, described, draft, sides, hashes)
+    if values is not None:
+        files[HOME] = home_writer(numbers.tolist())
     with new_directory(out) as draft:
-        write_files(draft, {**files, DEAL_RECORD: record, **home})
+        write_files(draft, files)
     further = sorted(keys - {*text_keys, COLUMN, *left_out})
     return texts_summary(DealReport(texts.source, out, sides, units, further, left_out, groups is not None))
 
@@ -279,26 +269,27 @@ def key_of_deal(seed: int, how: DealFlags) -> Key[Array, ""]:
     return key if how.withdraw is None else stream(key, "withdraw")
 
 
-def record_of(
+def write_record(
+    file: IO[bytes],
     how: DealFlags,
     seed: int,
     units: DealtUnits,
     source: Mapping[str, Any],
     out: Path,
     sides: Mapping[str, DealSide],
-    hashes: Mapping[str, np.ndarray],
-) -> bytes:
-    """The file that documents a deal, as JSON; `membership` of a side is the SHA-256 of the `hashes` of its records, in
-    order.
+    hashes: np.ndarray,
+) -> None:
+    """Writes what documents a deal, as JSON; `hashes` are of all records, and `membership` of a side is the SHA-256 of
+    those of its records, in order.
     """
 
-    def recorded(name: str, side: DealSide) -> dict[str, Any]:
+    def recorded(side: DealSide) -> dict[str, Any]:
         return {
             "file": side.file,
             "records": len(side.rows),
             "groups": side.groups,
             "sha256": file_hash(out / side.file),
-            "membership": hashlib.sha256(hashes[name].tobytes()).hexdigest(),
+            "membership": hashlib.sha256(hashes[side.rows].tobytes()).hexdigest(),
         }
 
     facts = {
@@ -310,13 +301,13 @@ def record_of(
         "by_groups": units.whole,
         "within_groups": units.within,
         "copies": units.copied,
-        "source": dict(source),
+        "source": {**source, "records": len(hashes), "groups": units.count},
         **dict.fromkeys(("query", "members", "holdout")),
-        **{name: recorded(name, side) for name, side in sides.items()},
+        **{name: recorded(side) for name, side in sides.items()},
         "versions": {"jaxaudit": __version__, "python": platform.python_version()}
         | {name: version(name) for name in ("jax", "numpy")},
     }
-    return (json.dumps(facts, indent=1) + "\n").encode()
+    file.write((json.dumps(facts, indent=1) + "\n").encode())
 
 
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}

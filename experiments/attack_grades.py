@@ -29,6 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import jaxaudit as ja
 from experiments.figures import write
+from experiments.paper_tables import paper_table
 from experiments.rates import interval, table
 from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.attacks.records import Stacked
@@ -67,7 +68,7 @@ def scaled(model: Any) -> Any:
 def tables() -> dict[str, Table]:
     """The tables by name."""
     digits, cancer = (tuple(map(np.asarray, of(return_X_y=True))) for of in (load_digits, load_breast_cancer))
-    adult = ja.one_hot(ja.load_table("adult").take(np.random.default_rng(SEED).permutation(32_000)[:2_000]))
+    adult = ja.one_hot(paper_table("adult").take(np.random.default_rng(SEED).permutation(32_000)[:2_000]))
     random = np.random.default_rng(1)
     of_person = np.repeat(np.arange(400), random.integers(1, 4, 400))
     visits = random.normal(size=(400, 6))[of_person] + 0.3 * random.normal(size=(len(of_person), 6))

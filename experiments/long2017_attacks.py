@@ -38,6 +38,7 @@ import optax
 from sklearn.linear_model import LogisticRegression
 
 from experiments.figures import write
+from experiments.paper_tables import paper_table
 from experiments.rates import table
 from experiments.record import RESULTS, Row, describe_run, progress_of
 from jaxaudit import models, network
@@ -45,7 +46,7 @@ from jaxaudit.attacks import Distance
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome
 from jaxaudit.audits.attack.train_splits import ATTACKS, train_splits
-from jaxaudit.data import Examples, Table, candidate_indices, category_counts, load_table, one_hot, ordinal
+from jaxaudit.data import Examples, Table, candidate_indices, category_counts, one_hot, ordinal
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import EstimatorLearner, Learner, naive_bayes
 from jaxaudit.metrics import correlation
@@ -197,7 +198,7 @@ def main() -> None:
     started = time.time()
     tables = {}
     for data, name in DATA.items():
-        table, random = load_table(name), np.random.default_rng(arguments.seed)
+        table, random = paper_table(name), np.random.default_rng(arguments.seed)
         tables[data] = table.take(candidate_indices(random, len(table), CANDIDATES))
     rows = [run(case, tables[case.data], arguments.seed, size_of(case, arguments.size)) for case in CASES]
     record = {

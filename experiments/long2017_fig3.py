@@ -19,11 +19,12 @@ import jax
 import numpy as np
 
 from experiments.figures import COLORS, panels, write
+from experiments.paper_tables import paper_table
 from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.attacks import Distance
 from jaxaudit.audits.attack.attack import attack
 from jaxaudit.audits.attack.train_splits import train_splits
-from jaxaudit.data import candidate_indices, category_counts, load_table, ordinal
+from jaxaudit.data import candidate_indices, category_counts, ordinal
 from jaxaudit.learners import naive_bayes
 
 SETS = {"Location": "location", "Adult": "adult@all"}
@@ -39,7 +40,7 @@ def correlations(measurements: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
 def run(name: str, seed: int, iterations: int, targets: int) -> dict[str, Any]:
     """One panel."""
     random = np.random.default_rng(seed)
-    table = load_table(SETS[name])
+    table = paper_table(SETS[name])
     table = table.take(candidate_indices(random, len(table), CANDIDATES))
     learner = naive_bayes(category_counts(table), len(table.class_names))
     models = train_splits(

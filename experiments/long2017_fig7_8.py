@@ -25,9 +25,10 @@ import numpy as np
 
 from experiments.figures import COLORS, panels, write
 from experiments.long2017_attacks import Case, classifier
+from experiments.paper_tables import paper_table
 from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.audits.left_out import leave_out
-from jaxaudit.data import Examples, candidate_indices, load_table
+from jaxaudit.data import Examples, candidate_indices
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.metrics.pdtp import BINS, pdtp, seed_floor
 
@@ -56,7 +57,7 @@ def samples(random: np.random.Generator, people: np.ndarray, pool: int, size: in
 def run(name: str, seed: int, count: int) -> dict[str, dict[str, Any]]:
     """Both figures of one data set."""
     what, random = SETS[name], np.random.default_rng(seed)
-    table = load_table(what["name"])
+    table = paper_table(what["name"])
     if what["candidates"]:
         table = table.take(candidate_indices(random, len(table), what["candidates"]))
     examples, learner = classifier(Case("NN", name), table)

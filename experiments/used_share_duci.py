@@ -27,11 +27,12 @@ import numpy as np
 import optax
 
 from experiments.figures import write
+from experiments.paper_tables import paper_table
 from experiments.rates import table
 from experiments.record import RESULTS, Row, describe_run, progress_of
 from experiments.used_share_methods import METHODS, Answers, ModelOutputs
 from jaxaudit import fit_many, load, models, network, plan_bank
-from jaxaudit.data import load_table, one_hot
+from jaxaudit.data import one_hot
 from jaxaudit.ensemble import Execution, log_probs_many
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.scores import log_odds
@@ -105,7 +106,7 @@ def digits() -> Pool:
 
 
 def location() -> Pool:
-    examples = one_hot(load_table("location"))
+    examples = one_hot(paper_table("location"))
     some = np.random.default_rng(1).permutation(len(examples))[:2500]
     return _pool(examples.inputs[some], examples.labels[some], Sizes(500, 500, 1000), 30, epochs=20)
 

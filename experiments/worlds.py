@@ -24,8 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.paper_tables import paper_table
 from jaxaudit import load, prepare_images
-from jaxaudit.data import load_table, one_hot
+from jaxaudit.data import one_hot
 
 PIXELS = (14, 14)
 MNIST, CIFAR = "mnist@train", "cifar10/cifar10_gray28_jpeg.npz@train"
@@ -78,7 +79,7 @@ def _digits() -> Origins:
 
 
 def _adult() -> Origins:
-    table = load_table("adult@all")
+    table = paper_table("adult@all")
     examples = one_hot(table)
     place = [column.name for column in table.columns].index("sex")
     women = np.asarray(table.values)[:, place] == table.columns[place].categories.index("Female")
@@ -88,7 +89,7 @@ def _adult() -> Origins:
 
 
 def _location() -> Origins:
-    examples = one_hot(load_table("location"))
+    examples = one_hot(paper_table("location"))
     everyone = Records(np.asarray(examples.inputs, np.float32), np.asarray(examples.labels))
     order = np.random.default_rng(5).permutation(len(everyone.labels))
     users, others = (rows_of(everyone, rows) for rows in (order[:3300], order[3300:]))

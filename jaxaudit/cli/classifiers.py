@@ -113,8 +113,8 @@ class TableData:
     """The table, and how a file of your own is read."""
 
     data: str | None = option(
-        "Your own table: CSV with a header line, or Parquet; or NAME[@SPLIT]: breast-cancer, wine, adult, location, or "
-        "a set of images such as digits. [default: breast-cancer]",
+        "Your own table: CSV with a header line, or Parquet; or NAME[@SPLIT]: breast-cancer, wine, or a set of images "
+        "such as digits. [default: breast-cancer]",
         names="data",
     )
     label: str | None = option("Of your own table: the column with the class. [default: label]", metavar="COLUMN")
@@ -149,15 +149,15 @@ def read_table_options(options: TableData) -> "Table":
     import numpy as np
 
     from jaxaudit.data import Column, Table, load, load_table
-    from jaxaudit.data.files import table_names
+    from jaxaudit.data.files import TABLE_NAMES
 
     name = options.data or DEFAULT_DATA
     choice: dict[str, Any] = {field: getattr(options, field) for field in ("label", "categorical", "drop")}
-    if options.is_file or name.partition("@")[0] in table_names():
+    if options.is_file or name.partition("@")[0] in TABLE_NAMES:
         table = load_table(name, **choice)
     else:
         values = {f"--{field}": value for field, value in choice.items()}
-        refuse_options(values, f"for tables ({', '.join(table_names())}, or a file), and {name} is none")
+        refuse_options(values, f"for tables ({', '.join(TABLE_NAMES)}, or a file), and {name} is none")
         examples = load(name)
         values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
         columns = tuple(Column(f"input {index}") for index in range(values.shape[1]))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
@@ -144,9 +143,6 @@ def _unknown(source: str) -> InputError:
     )
 
 
-Splits = dict[str, Callable[[], Table]]
-
-
 def load_table(
     name_or_path: str,
     *,
@@ -159,11 +155,9 @@ def load_table(
     | name | splits | where |
     |---|---|---|
     | `breast-cancer`, `wine` | `train` | come with scikit-learn |
-    | `adult` | `train` (also without SPLIT), `test`, `all` | DATA_DIRECTORY/adult/adult.data and adult.test, or .gz |
-    | `location` | `train` | DATA_DIRECTORY/location/dataset_location.tgz |
     | a CSV or Parquet file | `train` | here, else in the data directory; see `read_own_table` |
 
-    The data directory is `$JAXAUDIT_DATA`. The name of a set takes precedence; write `./adult` for a file of that name.
+    The data directory is `$JAXAUDIT_DATA`. The name of a set takes precedence; write `./wine` for a file of that name.
 
     Args:
         label, drop: of a file, as for `load`; the named sets are read as they are.
@@ -172,37 +166,18 @@ def load_table(
     >>> load_table("wine@train[:50]")
     Table(wine@train[:50]: 50 records of 13 columns, 13 of them numeric, 3 classes)
     """
-    source, split = (split_name if name_or_path in _NAMES else tfds.name_and_split)(name_or_path)
-    if source not in _NAMES:
+    source, split = (split_name if name_or_path in TABLE_NAMES else tfds.name_and_split)(name_or_path)
+    if source not in TABLE_NAMES:
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.own_table import read_own_table
 
         read = partial(read_own_table, _file(source), label=label, drop=drop, categorical=categorical)
-        splits = {"train": lambda: read().table(categorical)}
+        whole = read().table(categorical)
     elif label is not None or categorical or drop:
         raise InputError(f"{source}: is read as it is; `label`, `categorical` and `drop` are for files.")
     else:
-        splits = {"train": _EMBEDDED_TABLES[source]} if source in _EMBEDDED_TABLES else _in_folder(source)
-    pieces = _pieces(lambda part: splits[part](), split, name_or_path, tuple(splits))
-    return join_tables(pieces, name_or_path)
-
-
-def table_names() -> tuple[str, ...]:
-    """The names of the known tables."""
-    return _NAMES
-
-
-def _in_folder(source: str) -> Splits:
-    # Imported here because most runs read none of these.
-    directory, read = data_folder(), getattr(import_module("jaxaudit.data.known_sets"), source)
-    folder = (directory or Path()) / source
-    paths = ((split, folder / f"{name}{end}") for split, name in _FILES[source].items() for end in (".gz", ""))
-    # A split with a plain and a gzipped file counts once.
-    files = {split: path for split, path in paths if directory and path.is_file()}
-    if not files:
-        where = directory / source if directory else f"a folder DIR/{source} and set JAXAUDIT_DATA=DIR"
-        raise InputError(f"{source}: its files are missing; put {_NEEDED[source]} into {where}.")
-    return {split: partial(read, path) for split, path in files.items()}
+        whole = _EMBEDDED_TABLES[source]()
+    return join_tables(_pieces(lambda _: whole, split, name_or_path, ("train",)), name_or_path)
 
 
 def _file(source: str) -> Path:
@@ -210,24 +185,16 @@ def _file(source: str) -> Path:
     if path is None:
         searched = "" if directory is None else f" or in {directory}"
         raise InputError(
-            f"{source[:100]!r} is not a file here{searched} and not a known table ({', '.join(_NAMES)}). "
-            f"{nearest_names(source, _NAMES)}"
+            f"{source[:100]!r} is not a file here{searched} and not a known table ({', '.join(TABLE_NAMES)}). "
+            f"{nearest_names(source, TABLE_NAMES)}"
         )
     if path.is_dir():
-        raise InputError(f"{path}: is a folder; give a CSV or Parquet file or one of {', '.join(_NAMES)}.")
+        raise InputError(f"{path}: is a folder; give a CSV or Parquet file or one of {', '.join(TABLE_NAMES)}.")
     return path
 
 
 _EMBEDDED_TABLES: dict[str, Callable[[], Table]] = {"breast-cancer": breast_cancer, "wine": wine}
-_FILES = {
-    "adult": {"train": "adult.data", "test": "adult.test"},
-    "location": {"train": "dataset_location.tgz"},
-}
-_NEEDED = {
-    "adult": "UCI's adult.data and adult.test (or .gz)",
-    "location": "dataset_location.tgz of github.com/privacytrustlab/datasets",
-}
-_NAMES = (*_EMBEDDED_TABLES, *_NEEDED)
+TABLE_NAMES = tuple(_EMBEDDED_TABLES)
 
 
 TABLES = (".csv", ".parquet")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.prepared_set import tiny_digits
-from support.small_sets import TABLES, write_mnist
+from support.small_sets import write_mnist
 
 from jaxaudit.data import Examples, digits, load, load_table
 from jaxaudit.errors import InputError
@@ -288,21 +288,12 @@ def test_what_is_no_split_is_refused(text):
         load(f"digits@{text}")
 
 
-@pytest.fixture
-def tables(data):
-    """A data directory with a little of every table."""
-    for name, write in TABLES.items():
-        (data / name).mkdir()
-        write(data / name)
-    return data
-
-
-@pytest.mark.usefixtures("tables")
 def test_options_of_named_sets():
-    options: tuple[dict[str, Any], ...] = ({"label": "income"}, {"drop": ["race"]}, {"categorical": ["age"]})
+    options: tuple[dict[str, Any], ...] = ({"label": "income"}, {"drop": ["alcohol"]}, {"categorical": ["hue"]})
     for option in options:
         with pytest.raises(InputError, match="is read as it is"):
-            load_table("adult", **option)
+            load_table("wine", **option)
+    assert len(load_table("wine@train[:2]+train[4:]")) == 176
 
 
 def test_files_of_tables(data):
@@ -327,8 +318,7 @@ def test_files_of_tables(data):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("adult", r"put UCI's adult\.data and adult\.test \(or \.gz\) into a folder DIR/adult"),
-        ("adutl", r"known table \(breast-cancer"),
+        ("wien", r"known table \(breast-cancer"),
         (".", "is a folder; give a CSV or Parquet file or one of breast-cancer"),
         ("wine@test", "wine@test has no split 'test'; it has: train"),
     ],

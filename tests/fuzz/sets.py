@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from support.prepared_set import tiny_digits
-from support.small_sets import TABLES, write_mnist
+from support.small_sets import write_mnist
 
 from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
 from jaxaudit import read_texts
@@ -102,23 +102,6 @@ def read_table(folder: Path, choose: random.Random) -> object:
     return load_table(str(only(folder, "x")), **chosen)
 
 
-def table(name: str) -> Callable[[Path], None]:
-    """A table that is known by its name, in the data directory."""
-
-    def make(folder: Path) -> None:
-        (folder / name).mkdir()
-        TABLES[name](folder / name)
-
-    return make
-
-
-def named_table(name: str) -> Callable[[Path, random.Random], object]:
-    def read(folder: Path, choose: random.Random) -> object:
-        return load_table(f"{name}{choose.choice(('', '', '@all', '@train[:2]'))}")
-
-    return read
-
-
 PICTURES = {"png": 3, "jpeg": 1, "bmp": 1, "webp": 1}
 
 
@@ -147,5 +130,4 @@ READERS = [
     *(Reader(f"images-{kind}", image_folder(kind), read_folder, share) for kind, share in PICTURES.items()),
     Reader("tfds", tiny_digits, read_prepared_set, 5),
     Reader("people", people, read_table, 6),
-    *(Reader(name, table(name), named_table(name), 4 if name == "location" else 2) for name in TABLES),
 ]

@@ -161,7 +161,7 @@ ATTACK = Command(
 
     `jaxaudit attack` (embedded breast cancer data, a neural network, less than a minute)
 
-    `jaxaudit attack --data adult --model nn --attacks untargeted,distance,frequency --iterations 100 --targets 100`
+    `jaxaudit attack --data people.csv --label income --model nn --iterations 100 --targets 100`
 
     `jaxaudit attack --data people.csv --label income --model nb --attacks distance --json`
 

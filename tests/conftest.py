@@ -15,9 +15,9 @@ whatever it is (`FILE::TEST`). A test is in the outer circle, and marked `outer`
 A test of the inner circle that starts a process fails; nothing else of the rule is enforced. Modules of tests compute
 nothing while they are imported: every worker imports every one.
 
-In both circles, shapes and types that the package's annotations state are checked at every call within the process of
-the tests, and not in processes that they start. No test depends on what ran before it: `--order reversed` and
-`--order NUMBER`, a shuffle of files and of the tests in each, must pass, too.
+In both circles, shapes and types that the package's annotations state are checked at the first calls that each test
+makes of a function, within the process of the tests, and not in processes that they start. No test depends on what ran
+before it: `--order reversed` and `--order NUMBER`, a shuffle of files and of the tests in each, must pass, too.
 """
 
 import ctypes
@@ -33,6 +33,7 @@ from pathlib import Path
 
 import jax
 import pytest
+import type_checks
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
@@ -125,6 +126,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     _running[:] = [item]
+    type_checks.begin_test()
     try:
         return (yield)
     finally:

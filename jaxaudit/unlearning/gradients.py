@@ -28,8 +28,6 @@ from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label, refuse
 EPOCHS, LEARNING_RATE, BATCH_SIZE = 10, 0.01, 64
 ADAMW_RATE = 2e-4
 """The learning rate of methods whose optimiser is AdamW."""
-Rule = Callable[[float], optax.GradientTransformation]
-"""An optimiser, as a function of its learning rate."""
 adamw = partial(optax.adamw, weight_decay=0.01)
 """AdamW as in the papers on language models."""
 

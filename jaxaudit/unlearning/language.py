@@ -1,6 +1,6 @@
 """Unlearning of language models by losses of the forget set and of retained records.
 
-With F and R the losses of a record, every step of an optimiser, by default AdamW, minimises
+With F and R the losses of a record, every step of AdamW minimises
 
     gamma * mean over a minibatch of the forget set of F  +  alpha * mean over retained records of R
 
@@ -37,7 +37,6 @@ class Recipe(NamedTuple):
     epochs: int
     learning_rate: float
     batch_size: int
-    optimizer: gradients.Rule
 
 
 @cites("Liu, Liu & Stone 2022; Maini, Feng et al. 2024")
@@ -54,7 +53,6 @@ def gradient_difference(
     epochs: int = gradients.EPOCHS,
     learning_rate: float = gradients.ADAMW_RATE,
     batch_size: int = gradients.BATCH_SIZE,
-    optimizer: gradients.Rule = gradients.adamw,
 ) -> Any:
     """Gradient ascent on the forget set with descent on as many retained records.
 
@@ -64,11 +62,10 @@ def gradient_difference(
 
     Args:
         gamma, alpha: the weights of the forget set and of retained records.
-        learning_rate: of the optimiser. The papers' 1e-5 is for billions of parameters.
+        learning_rate: of AdamW. The papers' 1e-5 is for billions of parameters.
         batch_size: records per step of each of the two minibatches.
-        optimizer: a function of the learning rate that returns an Optax transformation.
     """
-    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
+    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size)
     return _moved(
         lambda likelihoods, original, tokens: likelihoods, recipe, key, log_probs, params, inputs, labels, forget
     )
@@ -89,7 +86,6 @@ def npo(
     epochs: int = gradients.EPOCHS,
     learning_rate: float = gradients.ADAMW_RATE,
     batch_size: int = gradients.BATCH_SIZE,
-    optimizer: gradients.Rule = gradients.adamw,
 ) -> Any:
     """Negative preference optimisation (NPO): makes the forget set less likely than under the original, `params`.
 
@@ -103,7 +99,7 @@ def npo(
     def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
         return -2 / beta * jax.nn.log_sigmoid(-beta * tokens * (likelihoods - original))
 
-    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
+    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size)
     return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
 
 
@@ -123,7 +119,6 @@ def sim_npo(
     epochs: int = gradients.EPOCHS,
     learning_rate: float = gradients.ADAMW_RATE,
     batch_size: int = gradients.BATCH_SIZE,
-    optimizer: gradients.Rule = gradients.adamw,
 ) -> Any:
     """SimNPO: makes records of the forget set unlikely for each of their tokens, whatever the original says of them.
 
@@ -136,7 +131,7 @@ def sim_npo(
     def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
         return -2 / beta * jax.nn.log_sigmoid(-beta * (likelihoods + delta))
 
-    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
+    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size)
     return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
 
 
@@ -156,7 +151,6 @@ def rmu(
     epochs: int = gradients.EPOCHS,
     learning_rate: float = gradients.ADAMW_RATE,
     batch_size: int = gradients.BATCH_SIZE,
-    optimizer: gradients.Rule = gradients.adamw,
 ) -> Any:
     """Steers a layer's activations on the forget set to a random direction, and keeps them on retained records.
 
@@ -170,7 +164,7 @@ def rmu(
         inputs: records of tokens, as `jaxaudit.data.sequences`; an `InputError` for others.
         hidden: the activations of the layer, by parameters and records, such as `hidden_states(learner.net)`.
         coefficient: c, the length of the vector that activations are moved to; useful values follow those of the layer.
-        gamma, alpha, epochs, learning_rate, batch_size, optimizer: as for `gradient_difference`.
+        gamma, alpha, epochs, learning_rate, batch_size: as for `gradient_difference`.
     """
     check_ranges("[0, inf)", coefficient=coefficient)
     if not jnp.issubdtype(inputs.dtype, jnp.integer):
@@ -192,7 +186,7 @@ def rmu(
         # At the start the retained loss and its gradient are 0 up to rounding, which AdamW would scale to a full step.
         return gamma * moved + jnp.where(begun, alpha, 0) * kept
 
-    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size, optimizer)
+    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size)
     return _descend(key, aim, params, forget, recipe)
 
 
@@ -231,7 +225,7 @@ def _descend(
     """The parameters after passes over the forget set that minimise `aim(params, forgotten, remaining, begun)`."""
     gradients.check_numbers(recipe.epochs, recipe.learning_rate, recipe.batch_size)
     check_ranges("[0, inf)", gamma=recipe.gamma, alpha=recipe.alpha)
-    optimizer, batch_size = recipe.optimizer(recipe.learning_rate), recipe.batch_size
+    optimizer, batch_size = gradients.adamw(recipe.learning_rate), recipe.batch_size
 
     def epoch(number: Any, state: Any) -> Any:
         remaining = gradients.one_pass(stream(key, "pass"), number, ~forget, batch_size)

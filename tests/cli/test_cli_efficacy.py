@@ -100,14 +100,6 @@ def test_the_numbers_are_those_of_one_gradient_a_record():
     assert hashes["saved"] == own != hashes["other"]
 
 
-def test_a_lone_efficacy_is_no_verdict():
-    alone = jaxaudit("efficacy", *USUAL, "--json").result
-    assert (alone["finding"]["verdict"], alone["finding"]["tone"]) == ("no verdict", "open")
-    assert any("Compare with the same network untrained" in said for said in alone["finding"]["would_change"])
-    # Nor is it said which output a name is taken for, where they are numbers from 0.
-    assert not any("0, 1, 2, 3" in caveat for caveat in alone["finding"]["caveats"])
-
-
 def test_untrained_weights_follow_from_the_seed_and_make_no_verdict():
     """Weights of key 1 are those that `b.safetensors` holds."""
     words = ("efficacy", *USUAL, "--reference", "untrained", "--reference", "b=b.safetensors", "--json", "--seed")

@@ -121,15 +121,9 @@ def edited(name: str, **entries: Any) -> None:
 
 REFUSED = {
     "no folder": (("--model", "nothing/"), "there is no such folder"),
-    "a configuration alone": (
-        ("--model", "gpt2/config.json", "--params", "gpt2"),
-        "texts need a causal language model",
-    ),
     "a network of classes": (("--model", "mlp", "--params", "gpt2"), "texts need a causal language model"),
     "weights from elsewhere": (("--params", "base"), "leave out --params"),
     "no weights": (("--model", "bare"), "bare: has no model.safetensors"),
-    "code": (("--model", "code"), "never run here"),
-    "quantised": (("--model", "quantised"), "quantised weights"),
     "a tokenizer of another model": (("--model", "small"), "its tokenizer has the token"),
     "another task": (("--model", "classes"), "no causal language model"),
     "empty answers": (("--data", "empty.jsonl"), "2 of 5 records have no token that counts"),
@@ -159,8 +153,6 @@ def test_what_cannot_be_measured_is_one_line(name: str, here: Path):
     words, said = REFUSED[name]
     if name == "no weights":
         Path(shutil.copytree("gpt2", "bare"), "model.safetensors").unlink()
-    edited("code", auto_map={"AutoModelForCausalLM": "own.Net"})
-    edited("quantised", quantization_config={"bits": 4})
     edited("small", vocab_size=100)
     edited("heads", n_head=4)
     edited("classes", architectures=["GPT2ForSequenceClassification"])

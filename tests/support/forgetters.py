@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxaudit.learners.learner import own_batches
+
 KEY = jax.random.key(3)
 COUNT = 17
 _RANDOM = np.random.default_rng(4)
@@ -42,6 +44,14 @@ def gradient_of(loss: Any, params: Any, record: int, label: int | None = None) -
     """Of one record, as if it had this label or with its own."""
     y = LABELS[record] if label is None else np.int32(label)
     return jax.tree.map(np.asarray, _compiled_gradient(loss)(params, INPUTS[record], y))
+
+
+def passed(key: Any, epoch: int, rows: Any, batch_size: int) -> list[np.ndarray]:
+    """The records of every step of a pass over these rows, as a network would take them."""
+    members = np.flatnonzero(rows)
+    bits = np.asarray(jax.random.bits(jax.random.fold_in(key, epoch), (len(rows),)))[: len(members)]
+    records, real = own_batches(bits, members, batch_size)
+    return [batch[weights > 0] for batch, weights in zip(records, real, strict=True)]
 
 
 def assert_close(found: Any, expected: Any, rtol: float = 2e-4) -> None:

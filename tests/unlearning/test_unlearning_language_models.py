@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from support.forgetters import passed
 from support.sequences import SMALL, TEXTS, likelihoods, small_learner
 
 from jaxaudit import sequences, word_tokenizer
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams
-from jaxaudit.learners.learner import own_batches
 from jaxaudit.models import MLP, hidden_states, pure_module
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import (
@@ -71,14 +71,6 @@ def slope_of(record: int) -> Any:
     return jax.jit(jax.value_and_grad(summed))
 
 
-def passed(purpose: str, epoch: int, rows: np.ndarray) -> list[np.ndarray]:
-    """The records of every step of a pass, as a network would take them."""
-    members = np.flatnonzero(rows)
-    bits = np.asarray(jax.random.bits(stream(KEY, purpose, epoch), (len(INPUTS),)))[: len(members)]
-    records, real = own_batches(bits, members, BATCH)
-    return [batch[weights > 0] for batch, weights in zip(records, real, strict=True)]
-
-
 def times(factor: Any, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: np.float32(factor) * np.asarray(leaf), tree)
 
@@ -92,8 +84,8 @@ def by_adamw(gradient_at: Any) -> Any:
     params, zeros = PARAMS, jax.tree.map(np.zeros_like, PARAMS)
     first, second, count = zeros, zeros, 0
     for epoch in range(EPOCHS):
-        remaining = passed("pass", epoch, ~FORGET)
-        for place, forgotten in enumerate(passed("forget", epoch, FORGET)):
+        remaining = passed(stream(KEY, "pass"), epoch, ~FORGET, BATCH)
+        for place, forgotten in enumerate(passed(stream(KEY, "forget"), epoch, FORGET, BATCH)):
             gradient, count = gradient_at(params, forgotten, remaining[place % len(remaining)]), count + 1
             first = summed([times(0.9, first), times(0.1, gradient)])
             second = summed([times(0.999, second), times(0.001, jax.tree.map(np.square, gradient))])

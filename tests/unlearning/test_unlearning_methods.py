@@ -23,13 +23,14 @@ from support.forgetters import (
     cross_entropy,
     gradient_of,
     log_probs,
+    passed,
 )
 from support.tiny_learners import Normed, flat, flat_rows, learner, small_mlp
 from support.tiny_learners import records as pool_of
 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
-from jaxaudit.learners.learner import epoch_bits, init_key, own_batches, pool_batches
+from jaxaudit.learners.learner import epoch_bits, init_key, pool_batches
 from jaxaudit.metrics import Place
 from jaxaudit.metrics import place as place_of
 from jaxaudit.randomness import stream
@@ -100,6 +101,7 @@ def test_what_cannot_be_forgotten():
 
 
 RECIPE: dict[str, Any] = {"epochs": 3, "learning_rate": 0.05, "batch_size": 4}
+BATCH = RECIPE["batch_size"]
 METHODS = {
     "fine-tuning": partial(fine_tune, **RECIPE),
     "gradient-ascent": partial(gradient_ascent, **RECIPE),
@@ -134,14 +136,6 @@ def mean_gradient(loss: Any, params: Any, records: Any) -> Any:
     return mean([gradient_of(loss, params, int(record)) for record in records])
 
 
-def minibatches(purpose: str, epoch: int, rows: Any) -> list[np.ndarray]:
-    """The records of every step of a pass, as a network would take them."""
-    members = np.flatnonzero(rows)
-    bits = np.asarray(jax.random.bits(stream(KEY, purpose, epoch), (COUNT,)))[: len(members)]
-    records, real = own_batches(bits, members, RECIPE["batch_size"])
-    return [batch[weights > 0] for batch, weights in zip(records, real, strict=True)]
-
-
 def combined(weights: tuple[float, ...], *trees: Any) -> Any:
     """The sum of these, weighted."""
     return jax.tree.map(
@@ -152,7 +146,7 @@ def combined(weights: tuple[float, ...], *trees: Any) -> Any:
 def trained_on(rows: Any, sign: float) -> Any:
     params = PARAMS
     for epoch in range(RECIPE["epochs"]):
-        for records in minibatches("pass", epoch, rows):
+        for records in passed(stream(KEY, "pass"), epoch, rows, BATCH):
             gradient = mean_gradient(cross_entropy, params, records)
             params = combined((1, -sign * RECIPE["learning_rate"]), params, gradient)
     return params
@@ -161,8 +155,8 @@ def trained_on(rows: Any, sign: float) -> Any:
 def of_both_sides(beta: float) -> Any:
     params = PARAMS
     for epoch in range(RECIPE["epochs"]):
-        others = minibatches("forget", epoch, FORGET)
-        for place, records in enumerate(minibatches("pass", epoch, ~FORGET)):
+        others = passed(stream(KEY, "forget"), epoch, FORGET, BATCH)
+        for place, records in enumerate(passed(stream(KEY, "pass"), epoch, ~FORGET, BATCH)):
             both = (mean_gradient(cross_entropy, params, each) for each in (records, others[place % len(others)]))
             rate = RECIPE["learning_rate"]
             params = combined((1, -rate * beta, rate * (1 - beta)), params, *both)
@@ -194,14 +188,14 @@ def scrubbed(max_epochs: int) -> Any:
     for epoch in range(RECIPE["epochs"]):
         # Of three epochs: half of them passed after the second, 80% and 90% never.
         rate = RECIPE["learning_rate"] * (0.1 if epoch == 2 else 1)
-        for records in minibatches("forget", epoch, FORGET) if epoch < max_epochs else []:
+        for records in passed(stream(KEY, "forget"), epoch, FORGET, BATCH) if epoch < max_epochs else []:
             gradient = combined((-1,), mean_gradient(distance, student, records))
             if epoch == 0:
                 # 0 at the teacher, but for rounding.
                 assert all(np.abs(leaf).max() < 1e-6 for leaf in jax.tree.leaves(gradient))
                 gradient = zeros
             student, state = by_adam(student, gradient, state, rate)
-        for records in minibatches("pass", epoch, ~FORGET):
+        for records in passed(stream(KEY, "pass"), epoch, ~FORGET, BATCH):
             both = (mean_gradient(loss, student, records) for loss in (distance, cross_entropy))
             student, state = by_adam(student, combined((0.5, 1), *both), state, rate)
     return student

@@ -21,7 +21,6 @@ from jaxaudit.audits.unlearn.evaluate import (
     on_host,
     params_of,
     protocol_of,
-    score,
     traced,
     unlearned,
 )
@@ -242,9 +241,7 @@ def _scored(
         if len(of.nonmembers) and (name == ORIGINAL or (attack_each and name != UNTRAINED)):
             members = np.ones(len(of.train), bool) if name == ORIGINAL else ~forget
             attack = evaluate.train_attack(of, name, models, members, part)
-        seen = evaluate.look_at(of, name, models, attack)
-        scores[name] = score(of, name, models, seen, forget)
-        log_odds[name] = seen.log_odds[:, forget]
+        scores[name], log_odds[name] = evaluate.judged(of, name, models, forget, attack)
         end(part)
     return scores, log_odds
 

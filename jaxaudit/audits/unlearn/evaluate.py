@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Real, Shaped
+from jaxtyping import Array, Bool, Float, Int, Key, Real
 
 from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.result import (
@@ -39,7 +39,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
-from jaxaudit.metrics.efficacy import ROUNDING, computes_short, efficacy
+from jaxaudit.metrics.efficacy import ROUNDING, Efficacy, computes_short, efficacy
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import ALPHA
@@ -145,19 +145,6 @@ def _stacked(leaves: tuple[Any, ...]) -> Any:
     return jnp.stack(leaves) if is_key(leaves[0]) else np.stack(leaves)
 
 
-class Judged(NamedTuple):
-    """Measurements of each model that do not depend on the set to forget: `hits` (of each training record's class),
-    `membership` (the attack's probability), log-odds (nats), or of texts mean log-likelihoods, which `on_test` has for
-    texts alone. NaN where there is no value.
-    """
-
-    hits: Shaped[np.ndarray, "models n"]
-    test_accuracy: Float[np.ndarray, " models"]
-    membership: Float[np.ndarray, "models n"]
-    log_odds: Float[np.ndarray, "models n"]
-    on_test: Float[np.ndarray, "models tested"]
-
-
 class Setting(NamedTuple):
     """What models are judged on: their learner, the whole training set and the test set; and how attacks are trained: a
     key per model, the test records that they learn from (none: there is no attack), and epochs.
@@ -198,48 +185,44 @@ def train_attack(
     )
 
 
-def look_at(of: Setting, name: str, params: Any, attack: LearnedAttack | None) -> Judged:
-    """Outputs of models on training and test records, and of attack networks on these outputs."""
-    rows, train = len(jax.tree.leaves(params)[0]), of.train
+def judged(
+    of: Setting, name: str, params: Any, forget: Bool[np.ndarray, " n"], attack: LearnedAttack | None
+) -> tuple[MethodScores, Float[np.ndarray, "models forgotten"]]:
+    """The scores of every model, and its log-odds of the records to forget (nats); of texts mean log-likelihoods."""
+    train, models = of.train, len(jax.tree.leaves(params)[0])
     on_train, on_test = (log_probs_many(of.learner, params, part.inputs) for part in (train, of.test))
     _check_finite(_all_finite(on_train) & _all_finite(on_test), name, "outputs")
-    none = np.full((rows, len(train)), np.nan)
-    membership = none if attack is None else learned_probabilities(attack, on_train, train.labels)
+    missing = np.full(models, np.nan)
     if are_texts(train):
         of_train, of_test = (np.asarray(array[..., 0], np.float64) for array in (on_train, on_test))
-        return Judged(none, none[:, 0], membership, of_train, of_test)
-    return Judged(
-        on_train.argmax(axis=2) == train.labels,
-        (on_test.argmax(axis=2) == of.test.labels).mean(axis=1),
-        np.asarray(membership, np.float64),
-        log_odds(on_train, train.labels),
-        np.zeros((rows, 0)),
-    )
+        odds, accuracies = of_train[:, forget], (missing,) * 3
+        likelihoods = [part.mean(axis=1) for part in (of_train[:, ~forget], odds, of_test)]
+    else:
+        hits, test_hits = (
+            outputs.argmax(axis=2) == part.labels for outputs, part in ((on_train, train), (on_test, of.test))
+        )
+        odds, likelihoods = log_odds(on_train, train.labels)[:, forget], []
+        accuracies = hits[:, ~forget].mean(axis=1), hits[:, forget].mean(axis=1), test_hits.mean(axis=1)
+    membership = missing
+    if attack is not None:
+        outputs = np.asarray(learned_probabilities(attack, on_train, train.labels), np.float64)
+        membership = outputs[:, forget].mean(axis=1)
+    information = (np.array(column) for column in zip(*_efficacies(of, name, params, forget), strict=True))
+    return MethodScores(*map(score_spread, (*information, *accuracies, membership, *likelihoods))), odds
 
 
-def score(of: Setting, name: str, params: Any, judged: Judged, forget: Bool[np.ndarray, " n"]) -> MethodScores:
-    """The scores of every model for the records to forget."""
+def _efficacies(of: Setting, name: str, params: Any, forget: Bool[np.ndarray, " n"]) -> list[Efficacy]:
+    """The efficacy of each model for the records to forget, its information and its bound."""
     learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
-    models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(len(judged.hits))]
+    count = len(jax.tree.leaves(params)[0])
+    models = [jax.tree.map(lambda leaf, m=model: leaf[m], params) for model in range(count)]
     short = computes_short(of_label(log_probs_of(learner, models[0].state)), models[0].params, inputs, labels)
     gradients = [jax.tree.map(np.asarray, _gradients(learner, model, inputs, labels)) for model in models]
     finite = [bool(np.isfinite(squares).all() and np.isfinite(of_mean)) for squares, of_mean in gradients]
     _check_finite(np.array(finite), name, "gradients")
     rounding = float("inf") if short else ROUNDING
-    information = [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean in gradients]
-    attack = judged.membership[:, forget].mean(axis=1)
-    scores = (
-        *(np.array(column) for column in zip(*information, strict=True)),
-        judged.hits[:, ~forget].mean(axis=1),
-        judged.hits[:, forget].mean(axis=1),
-        judged.test_accuracy,
-        attack,
-    )
-    if judged.on_test.shape[1]:
-        of_texts = judged.log_odds[:, ~forget], judged.log_odds[:, forget], judged.on_test
-        scores += tuple(of_text.mean(axis=1) for of_text in of_texts)
-    return MethodScores(*map(score_spread, scores))
+    return [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean in gradients]
 
 
 def score_spread(values: Float[np.ndarray, " models"]) -> ScoreSpread | None:

@@ -94,10 +94,8 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path):
     assert refused(("ks", *SLOW, "--out", "run")).startswith("Error: --out run ")
 
 
-ATTACK = (
-    *("attack", *PEOPLE, "--iterations", "2", "--targets", "5", "--epochs", "5", "--attacks", "distance"),
-    *(*recipe("batch-size=10", "models-per-batch=4"), "--json"),
-)
+ATTACK = ("attack", *PEOPLE, "--iterations", "2", "--targets", "5", "--epochs", "5", "--attacks", "distance", "--json")
+ATTACK += recipe("batch-size=10", "models-per-batch=4")
 
 
 @pytest.mark.outer

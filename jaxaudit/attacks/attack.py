@@ -98,7 +98,7 @@ class Distance:
 
     >>> whole = AttackInputs(np.log([[[0.9, 0.1]]]), np.zeros((1, 0)), np.array([0]), bins=100)
     >>> Distance().scores(jax.random.key(1), whole, PairedShadows(whole.outputs, np.log([[[0.5, 0.5]]]))).round(3)
-    array([[0.365]])
+    array([[0.363]])
     """
 
     name: ClassVar[str] = "distance"

@@ -6,7 +6,6 @@ parameter, `--recipe NAME=VALUE`.
 
 import difflib
 import inspect
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -95,13 +94,12 @@ def _value_of_word(field: OptionField, word: Any) -> Any:
         return at_home(Path(word))
     if base not in (int, float):
         return word
-    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
     try:
         value = base(word)
     except ValueError:
         raise InputError(f"{field.flag}: {word} is no{' whole' if base is int else ''} number.") from None
-    if not low <= value <= high:
-        within = f"from {low:,} to {high:,}" if most is not None else f"at least {low:,}"
+    if (least is not None and not value >= least) or (most is not None and not value <= most):
+        within = f"at least {least:,}" if most is None else f"from {least:,} to {most:,}"
         raise InputError(f"{field.flag}: {word} is out of range: give a number {within}.")
     return value
 

@@ -21,11 +21,10 @@ SHORT = ("pdtp", "--data", "wine", "--model", "nb")
 
 
 @pytest.mark.outer
-@pytest.mark.parametrize("words", [("ks", "--help"), (*SHORT, "--json")])
-def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path, words: tuple[str, ...]):
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "jaxaudit", *words]
+    command = [sys.executable, "-m", "jaxaudit", *SHORT, "--json"]
     done = subprocess.run(command, cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300)
     os.close(writer)
     assert done.returncode == 1

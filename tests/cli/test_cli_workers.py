@@ -33,15 +33,6 @@ def numbers(done: Done) -> str:
 
 
 @pytest.mark.outer
-def test_pdtp_by_two_workers():
-    words = (*PDTP, "--epochs", "3", "--recipe", "models-per-batch=2")
-    alone, by_two = jaxaudit(*words), jaxaudit(*words, "--workers", "2")
-    assert numbers(alone) == numbers(by_two)
-    # Nor is it a part of the run: the command that repeats it is the same.
-    assert alone.result["provenance"]["command"] == by_two.result["provenance"]["command"]
-
-
-@pytest.mark.outer
 def test_a_stopped_command_leaves_no_worker_and_continues(tmp_path: Path):
     """Killed, then interrupted; the third ends as if it had been the first."""
     words = [*PDTP, "--epochs", "150", "--recipe", "models-per-batch=1"]

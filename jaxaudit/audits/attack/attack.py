@@ -102,10 +102,10 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
     check_attacks(attacks, *has_shadows)
     scores = {attack.name: _scores(models, attack) for attack in attacks}
     mean_pdtp, truth, key = models.measurements.mean(axis=0), models.truth, stream(models.key, "intervals")
-    accuracies = {name: ((of_attack > 0) == truth).mean(axis=0) for name, of_attack in scores.items()}
-    outcomes = []
+    accuracies, outcomes = dict[str, np.ndarray](), list[AttackOutcome]()
     for attack in attacks:
         answers = metrics.attack_metrics(key, scores[attack.name], truth)
+        accuracies[attack.name] = ((scores[attack.name] > 0) == truth).mean(axis=0)
         whole: dict[str, Any] = msgspec.structs.asdict(attack_rates(scores[attack.name], truth))
         # The two models of a split are not independent; targets are.
         whole |= {"auc": answers.auc, "metrics": answers}
@@ -119,10 +119,8 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         test_accuracy=models.test_accuracy,
         guess_accuracy=models.guess_accuracy,
         records=tuple(
-            AttackedRecord(
-                int(record), float(pdtp), {name: float(shares[place]) for name, shares in accuracies.items()}
-            )
-            for place, (record, pdtp) in enumerate(zip(models.targets, mean_pdtp, strict=True))
+            AttackedRecord(record, pdtp, {name: float(shares[place]) for name, shares in accuracies.items()})
+            for place, (record, pdtp) in enumerate(zip(models.targets.tolist(), mean_pdtp.tolist(), strict=True))
         ),
     )
     result = AttackResult(

@@ -13,7 +13,6 @@ from jaxaudit.audits.attack.train_splits import (
     MEASURED,
     PAIRS,
     POOLED,
-    check_attacks,
     draw,
     models_to_train,
     train_splits,
@@ -43,8 +42,6 @@ def prepare(options: AttackOptions) -> Job[Any]:
     # Only shadow models of a kind that some attack learns from are trained.
     pairs = PAIRS if any(attack.shadows == "paired" for attack in attacks) else 0
     pooled = POOLED if any(attack.shadows == "pooled" for attack in attacks) else 0
-    # Checks that need no data come first.
-    check_attacks(attacks, bool(pairs), bool(pooled))
     whole = read_table_options(options.data)
     candidates = _candidates(options.data.sample, whole)
     targets = audit_flags.targets or min(sizes["targets"], candidates)
@@ -53,11 +50,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
     options, examples, learner = make_classifier(options, table)
     key = jax.random.key(audit_flags.seed)
     drawn = draw(key, examples, iterations, targets)
-    how: dict[str, Any] = {
-        "shadow_pairs": pairs,
-        "pooled_shadows": pooled,
-        "measured": min(MEASURED, iterations),
-    }
+    how: dict[str, Any] = {"shadow_pairs": pairs, "pooled_shadows": pooled, "measured": min(MEASURED, iterations)}
     names = ",".join(attack.name for attack in attacks)
     settled = with_values(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
 

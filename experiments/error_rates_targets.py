@@ -136,8 +136,8 @@ def networks(kind: str) -> dict[str, Callable[[tuple[int, ...], int], NetworkLea
     def recipe(
         hidden: tuple[int, ...] = (64,), length: float = 1.0, activation: Any = jax.nn.relu, optimizer: Any = None
     ) -> Callable[[tuple[int, ...], int], NetworkLearner]:
-        def factory(shape: tuple[int, ...], classes: int, *, rngs: Any) -> models.MLP:
-            return models.MLP(shape, classes, rngs=rngs, hidden=hidden, activation=activation)
+        def factory(input_shape: tuple[int, ...], classes: int, *, rngs: Any) -> models.MLP:
+            return models.MLP(input_shape, classes, rngs=rngs, hidden=hidden, activation=activation)
 
         return lambda shape, classes: network(
             factory,

@@ -150,6 +150,16 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def few(names: Iterable[object], most: int = 5) -> str:
+    """The first of these names, and how many more there are.
+
+    >>> few("abc", 2)
+    'a, b and 1 more'
+    """
+    listed = [str(name) for name in names]
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most:,} more" if len(listed) > most else "")
+
+
 def first_line(error: BaseException) -> str:
     r"""The type of an error, and the first line of its message if it has one.
 

@@ -3,7 +3,6 @@
 Shared records are removed, so that the tests stay valid.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 
@@ -11,12 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.errors import InputError
-
-
-def _some(names: Iterable[str]) -> str:
-    names = list(names)
-    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+from jaxaudit.errors import InputError, few
 
 
 def _with_records(examples: Examples) -> set[str]:
@@ -37,7 +31,7 @@ def align_classes(query: Examples, other: Examples) -> Examples:
     other = _with_columns_of(query, other)
     own_names, other_names = _with_records(query), _with_records(other)
     troubles = [
-        f"only {examples.name} has records of class {_some(name for name in examples.class_names if name in names)}"
+        f"only {examples.name} has records of class {few(repr(name) for name in examples.class_names if name in names)}"
         for examples, names in ((query, own_names - other_names), (other, other_names - own_names))
         if names
     ]
@@ -70,8 +64,9 @@ def align_dealt(query: Examples, other: Examples) -> Examples:
     strange = _with_records(other) - set(query.class_names)
     if strange:
         raise InputError(
-            f"{other.name} has records of class {_some(sorted(strange))}, which {query.name} does not name: its "
-            f"classes are {_some(query.class_names)}; name classes alike in both, with words or with numbers."
+            f"{other.name} has records of class {few(map(repr, sorted(strange)))}, which {query.name} does not name: "
+            f"its classes are {few(map(repr, query.class_names))}; name classes alike in both, with words or with "
+            "numbers."
         )
     return _reordered(query, _with_columns_of(query, other))
 
@@ -83,8 +78,8 @@ def _with_columns_of(query: Examples, other: Examples) -> Examples:
     missing = [title for title in query.titles if title not in other.titles]
     further = [title for title in other.titles if title not in query.titles]
     if missing or further:
-        lacks = f"lacks the columns {_some(missing)}" if missing else ""
-        has = f"has the columns {_some(further)} beside" if further else ""
+        lacks = f"lacks the columns {few(map(repr, missing))}" if missing else ""
+        has = f"has the columns {few(map(repr, further))} beside" if further else ""
         raise InputError(
             f"{other.name} {' and '.join(filter(None, (lacks, has)))}, so its records are not described as those of "
             f"{query.name}; give both the same columns: words that pandas.get_dummies encodes, of all "
@@ -114,7 +109,7 @@ def align_target_data(query: Examples, other: Examples) -> Examples:
         return _reordered(query, other)
     if len(strange) < len(other.class_names):
         raise InputError(
-            f"{other.name} shares some classes with {query.name} but not {_some(strange)}: their outputs "
+            f"{other.name} shares some classes with {query.name} but not {few(map(repr, strange))}: their outputs "
             "are unknown; rename or leave out these classes."
         )
     if len(other.class_names) > len(query.class_names):

@@ -16,7 +16,7 @@ import msgspec
 
 from jaxaudit.data.formats.parsing import json_lines
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, few
 
 FORMS: dict[str, tuple[str, ...]] = {
     "messages": (),
@@ -259,7 +259,8 @@ def read_texts(path: Path) -> Texts:
     if not lines:
         raise InputError(f"{path}: is empty; was it written to its end?")
     for trouble, numbers in troubles.items():
-        raise InputError(f"{path}: {_numbered(numbers)}: {trouble}.")
+        which = "lines" if len(numbers) > 1 else "line"
+        raise InputError(f"{path}: {which} {few(map('{:,}'.format, numbers), SHOWN_LINES)}: {trouble}.")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name, unused)
 
 
@@ -280,13 +281,6 @@ def _record(line: bytes, where: str) -> TextRecord:
         return shaped_record(values)
     except ShapeError as error:
         return TextRecord(WRONG, str(error), "")
-
-
-def _numbered(numbers: Sequence[int]) -> str:
-    """Words for lines of these numbers: `line 2`, `lines 2, 5 and 9 more`."""
-    shown = ", ".join(f"{number:,}" for number in numbers[:SHOWN_LINES])
-    more = f" and {len(numbers) - SHOWN_LINES:,} more" if len(numbers) > SHOWN_LINES else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _refuse_repeated(line_object: dict[str, msgspec.Raw], line: bytes, where: str) -> None:

@@ -19,7 +19,7 @@ from jaxaudit.data.formats.parsing import parsing, quietly
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import exists, read_small
 from jaxaudit.data.weights import Weights, weight_files
-from jaxaudit.errors import InputError, imported
+from jaxaudit.errors import InputError, few, imported
 
 INSTALL = "pip install 'jaxaudit[transformers]'"
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
@@ -174,8 +174,7 @@ def with_weights(
             key_text if isinstance(key_text, str) else key_text[0] for key_text in loading_report.get(key) or ()
         )
         if names:
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise InputError(f"{wrong}: {words}: {', '.join(map(str, names[:3]))}{more}; {advice}")
+            raise InputError(f"{wrong}: {words}: {few(names, 3)}; {advice}")
     return module
 
 

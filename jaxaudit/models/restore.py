@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 
 from jaxaudit.data.weights import FROM_PYTORCH, pytorch_names
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, few
 from jaxaudit.models.bridge import PARAMS, LinenState, PureModule
 
 SHOWN = 3
@@ -64,8 +64,8 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     if foreign:
         shapes = [f"{name} {leaf.shape}" for name, leaf in all_leaves.items()]
         raise InputError(
-            f"{source} has weights with PyTorch's names ({_some(foreign)}), but {model} needs {_some(shapes)}. "
-            f"{FROM_PYTORCH}."
+            f"{source} has weights with PyTorch's names ({few(foreign, SHOWN)}), but {model} needs "
+            f"{few(shapes, SHOWN)}. {FROM_PYTORCH}."
         )
     if faults:
         raise InputError(
@@ -143,7 +143,7 @@ def _faults(arrays: Mapping[str, np.ndarray], needed_leaves: Mapping[str, Any]) 
         "unexpected: ": [name for name in arrays if name not in needed_leaves],
         "": unlike,
     }
-    return [f"{title}{_some(names)}" for title, names in faults_by_title.items() if names]
+    return [f"{title}{few(names, SHOWN)}" for title, names in faults_by_title.items() if names]
 
 
 def _kind(dtype: Any) -> str:
@@ -152,11 +152,6 @@ def _kind(dtype: Any) -> str:
         if jnp.issubdtype(dtype, kind):
             return kind.__name__
     return str(dtype)
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def _cast(values: np.ndarray, leaf: Any, name: str, source: str) -> np.ndarray:

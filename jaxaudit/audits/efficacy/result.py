@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import field
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
+from jaxaudit.errors import few
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
 from jaxaudit.metrics.efficacy import EfficacyByLayer
 
@@ -215,7 +216,7 @@ def _caveats(paths: Mapping[str, str], draws: bool) -> tuple[str, ...]:
         caveats.append("The network is random in training (such as dropout). It was judged in evaluation mode.")
     slow = [name for name, path in paths.items() if path != CONTRACTED]
     if slow:
-        some = ", ".join(slow[:NAMED]) + (f" and {len(slow) - NAMED} more" if len(slow) > NAMED else "")
+        some = few(slow, NAMED)
         caveats.append(f"Per-example gradients were materialised (vmap(grad)), where no rule matched: {some}.")
     return tuple(caveats)
 

@@ -218,8 +218,8 @@ def learners_of(shape: tuple[int, ...], classes: int) -> "dict[str, NetworkLearn
     from jaxaudit.models import MLP
     from jaxaudit.models.networks import SmallCNN
 
-    def dense(shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> MLP:
-        return MLP(shape, classes, rngs=rngs, hidden=(HIDDEN,))
+    def dense(input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> MLP:
+        return MLP(input_shape, classes, rngs=rngs, hidden=(HIDDEN,))
 
     def learner(factory: Any, epochs: int, **options: Any) -> NetworkLearner:
         return network(factory, shape, classes, optimizer=optax.adam(RATE), epochs=epochs, batch_size=BATCH, **options)

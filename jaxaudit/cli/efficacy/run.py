@@ -32,7 +32,7 @@ from jaxaudit.data.records import Records, must_be_opened, open_records
 from jaxaudit.data.sequences import padded
 from jaxaudit.data.weights import read_weights
 from jaxaudit.ensemble import Execution, fit_many
-from jaxaudit.errors import InputError, without_folders
+from jaxaudit.errors import InputError, few, without_folders
 from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE, Bernoulli, Gaussian, Likelihood
 from jaxaudit.learners import network
 from jaxaudit.learners.learner import init_key
@@ -230,8 +230,7 @@ def outputs_note(examples: Examples) -> list[str]:
     names = examples.class_names
     if names == tuple(map(str, range(len(names)))):
         return []
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return [f"Assumed order of the network outputs, from 0: {', '.join(names[:NAMES_SHOWN])}{more}."]
+    return [f"Assumed order of the network outputs, from 0: {few(names, NAMES_SHOWN)}."]
 
 
 def _hash(named_weights: NamedWeights) -> str:

@@ -40,7 +40,7 @@ from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.groups import groups_in_words
 from jaxaudit.data.outputs.model_copies import refuse_odd_models
 from jaxaudit.data.paths import entries, exists
-from jaxaudit.errors import InputError, visible, without_folders, writing
+from jaxaudit.errors import InputError, few, visible, without_folders, writing
 from jaxaudit.metrics.deal import RATE
 from jaxaudit.runs.directory import write_files
 from jaxaudit.runs.unfinished import working_in
@@ -138,8 +138,7 @@ def _tell_of_unshown(bank: Bank, unshown: list[Path]) -> None:
     """Names the files whose outputs do not show which model they belong to."""
     if not unshown:
         return
-    more = f" and {len(unshown) - LISTED} more" if len(unshown) > LISTED else ""
-    names = ", ".join(visible(file.name) for file in unshown[:LISTED]) + more
+    names = few((visible(file.name) for file in unshown), LISTED)
     why = (
         "the training sets of this bank were not dealt by jaxaudit"
         if bank.description.seed is None
@@ -389,8 +388,7 @@ def _lines(path: Path, bank: Bank, facts: Mapping[str, Any], tests: Sequence[Ava
         yield f"Not usable, model {model}: {why}"
     missing = facts["missing"]
     if missing:
-        more = f" and {len(missing) - LISTED} more" if len(missing) > LISTED else ""
-        yield f"Missing: {', '.join(map(str, missing[:LISTED]))}{more}. To add one:"
+        yield f"Missing: {few(missing, LISTED)}. To add one:"
         yield f"  {facts['next']}"
 
 

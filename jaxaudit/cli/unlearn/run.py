@@ -45,7 +45,7 @@ from jaxaudit.data.sequences import BYTES, sequences, vocabulary_of, word_tokeni
 from jaxaudit.data.texts import Texts
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
-from jaxaudit.errors import InputError, MissingSplit
+from jaxaudit.errors import InputError, MissingSplit, few
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.models import PureModule, hidden_states
@@ -147,9 +147,13 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
         return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes)
     whole = read_inputs(data.data or "", data)
     if data.class_name is None:
-        raise InputError(f"--class is missing: name the class whose records are forgotten, {_some(whole.class_names)}.")
+        raise InputError(
+            f"--class is missing: name the class whose records are forgotten, {few(whole.class_names, 10)}."
+        )
     if data.class_name not in whole.class_names:
-        raise InputError(f"--class: {whole.name} has no class {data.class_name!r}; it has {_some(whole.class_names)}.")
+        raise InputError(
+            f"--class: {whole.name} has no class {data.class_name!r}; it has {few(whole.class_names, 10)}."
+        )
     if len(np.unique(whole.labels)) < 2:
         raise InputError(f"{whole.name} contains a single class; at least two are required.")
     of_class = [np.flatnonzero(whole.labels == label) for label in np.unique(whole.labels)]
@@ -208,15 +212,11 @@ def _aligned(whole: Examples, test: Examples) -> Examples:
     strange = [test.class_names[label] for label in np.unique(test.labels) if test.class_names[label] not in outputs]
     if strange:
         raise InputError(
-            f"{test.name} has records of class {_some(tuple(map(repr, strange)))}, which {whole.name} does not have; "
+            f"{test.name} has records of class {few(map(repr, strange), 10)}, which {whole.name} does not have; "
             "use the same class names in both, or leave these records out."
         )
     table = np.array([outputs.get(name, 0) for name in test.class_names], np.int32)
     return replace(test, labels=table[test.labels], class_names=whole.class_names)
-
-
-def _some(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def check_kind(options: UnlearnOptions) -> None:

@@ -12,6 +12,7 @@ MNIST, 1.122 / 1.094 / 1.000 on 50 / 75 / 100% of SVHN, 0.094 / 0.065 / 0.049 on
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def targets(query: Examples, calibration: Examples, other: Examples, records: in
     """The eight columns, in the paper's order, named after the data that stand in for its sets."""
     q, c, whole = query.name, calibration.name, Part(calibration, 1.0)
     share = min(1.0, records / len(other))
+    # Of another domain: its class k is taken for class k of the query set.
+    other = replace(other, class_names=query.class_names)
     return [
         SimulatedTarget(q, (Part(query, 1.0),)),
         SimulatedTarget(f"50% {c}", (Part(calibration, 0.5),)),

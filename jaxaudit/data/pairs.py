@@ -95,36 +95,6 @@ def _with_columns_of(query: Examples, other: Examples) -> Examples:
     return replace(other, inputs=other.inputs[:, places], titles=query.titles, notes=(*other.notes, note))
 
 
-def align_target_data(query: Examples, other: Examples) -> Examples:
-    """`other` with the class names of `query`, to simulate a target's training set.
-
-    Classes are matched by name if the query set knows every name. If it knows none, class k is matched with class k:
-    the data are from another domain (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020), and only the number
-    of outputs must suffice.
-
-    >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
-    >>> named = Examples(np.zeros((1, 1)), np.array([0]), ("dog", "cat"), "named")
-    >>> foreign = Examples(np.zeros((1, 1)), np.array([0]), ("ship", "plane"), "foreign")
-    >>> align_target_data(query, named).labels, align_target_data(query, foreign).labels
-    (array([1], dtype=int32), array([0], dtype=int32))
-    """
-    class_names = set(query.class_names)
-    strange = [name for name in other.class_names if name not in class_names]
-    if not strange:
-        return _reordered(query, other)
-    if len(strange) < len(other.class_names):
-        raise InputError(
-            f"{other.name} shares some classes with {query.name} but not {_some(strange)}: their outputs "
-            "are unknown; rename or leave out these classes."
-        )
-    if len(other.class_names) > len(query.class_names):
-        raise InputError(
-            f"{other.name} has {len(other.class_names)} classes, but {query.name} only {len(query.class_names)}: a "
-            "model with the query set's outputs cannot learn it; choose data with at most as many classes."
-        )
-    return replace(other, class_names=query.class_names)
-
-
 HOLDOUT, MEMBERS = "holdout", "members"
 SAME = 0.5
 """The share of rows from which on outputs on different records are copies, if so many are equal, and all different."""

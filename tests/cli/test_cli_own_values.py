@@ -10,7 +10,7 @@ import pytest
 from support import cli_runs
 from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import QUICK, SHORT, intercept, jaxaudit, own_modules
-from support.deals import write_deal
+from support.deals import write_deal, write_model
 from support.details import details_of
 
 from jaxaudit import load_bank
@@ -137,7 +137,8 @@ def test_what_a_test_beside_ones_own_lacks_is_said_before_training(
 
 def test_where_the_holdout_test_is_made_it_decides(own: Path, monkeypatch: pytest.MonkeyPatch):
     write_deal("deal", query=cli_runs.records(2, 0.0), holdout=cli_runs.records(5, 0.0))
-    held = ("--deal", "deal", *SHORT[2:], "--target-data", "deal/query.npz", "--tests")
+    model = write_model("model.npz", query=np.full((300, 3), 1 / 3), holdout=np.full((300, 3), 1 / 3))
+    held = ("--deal", "deal", *SHORT[2:], "--target", model, "--tests")
     cli_runs.refused(("ks", *held, f"{EXAMPLE},holdout"), ("the holdout test decides", f"holdout,{EXAMPLE}"))
     # A test of one's own may be what the holdout is for.
     asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")

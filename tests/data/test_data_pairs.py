@@ -19,7 +19,6 @@ from jaxaudit.data import (
     Sets,
     align_classes,
     align_dealt,
-    align_target_data,
     concatenate,
     drop_overlap,
     find_overlap,
@@ -105,14 +104,6 @@ def test_dealt_sets_are_matched_by_the_names_of_columns():
             align_dealt(query, with_titles(titles, values, "holdout"))
     # Arrays name no columns.
     assert align_dealt(query, make("ab", "ab", "holdout")).notes == ()
-
-
-def test_align_target_data():
-    other = align_target_data(make("ab", "abc", "query"), make("yx", "xy", "other"))
-    assert other.class_names == ("a", "b", "c")
-    assert letters(other) == "ba"
-    with pytest.raises(InputError, match="other has 3 classes"):
-        align_target_data(make("ab", "ab", "query"), make("x", "xyz", "other"))
 
 
 values = st.lists(st.integers(0, 12), min_size=1, max_size=30)

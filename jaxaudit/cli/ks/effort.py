@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.ks.models import Part
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.train import Free, Plan, Work, choose, cost_of, sizes_of
 from jaxaudit.cli.ks.inputs import Case
@@ -123,17 +122,7 @@ def take_records(sets: Case, records: int | None, key: Any) -> Case:
         return np.flatnonzero(np.isin(of_records, generator.permutation(np.unique(of_records))[:count]))
 
     rows = sets.sets.map(lambda role, examples: drawn(role, examples, groups.get(role)))
-    taken = sets.take(rows)
-    kept_examples = {id(examples): taken.sets[role] for role, examples in sets.sets.items()}
-
-    def part(one: Part) -> Part:
-        if id(one.examples) not in kept_examples:
-            kept_examples[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
-        return one._replace(examples=kept_examples[id(one.examples)])
-
-    return taken._replace(
-        simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated)
-    )
+    return sets.take(rows)
 
 
 def _work(given_options: KSOptions, options: KSOptions, sets: Case, tests: tuple[KSTest, ...]) -> Work:

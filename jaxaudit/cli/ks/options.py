@@ -32,7 +32,6 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import OwnCode, parse_field, parse_own_names
-from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,14 +108,6 @@ class Targets:
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
         default="auto",
-    )
-    target_data: tuple[str, ...] = training_option(
-        "Simulate a target trained on this data. Repeatable: one target is trained on all of it.",
-        default=(),
-        metavar="NAME[:FRACTION]",
-        check=parse_target_data,
-        names="data",
-        place=lambda text: parse_target_data(text)[0],
     )
     allow_unrelated_target: bool = option(
         "Also judge outputs that are no better than guessing, or that fit the labels far better with other columns.",
@@ -263,7 +254,7 @@ class KSOptions:
         """Whether a query set is given at most, and no target, other set or test."""
         data, target = self.data, self.target
         choices = data.calibration, data.deal, data.groups, self.audit.tests, self.audit.shadows
-        return not (target.target or target.target_data) and all(choice is None for choice in choices)
+        return not target.target and all(choice is None for choice in choices)
 
 
 class KSInputs(NamedTuple):
@@ -352,7 +343,7 @@ def used_inputs(options: KSOptions) -> KSInputs:
 def trains(options: KSOptions) -> bool:
     """Whether shadow models are trained: where there is no holdout, and where they are asked for."""
     data, target, names = options.data, options.target, parse_tests(options.audit.tests or ALL)
-    if data.deal is None or target.target_data or not target.target or not options.can_be_read:
+    if data.deal is None or not target.target or not options.can_be_read:
         return True
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
@@ -373,8 +364,7 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     has_set = {
         "members": "members" in sets,
         "holdout": "holdout" in sets,
-        # A target that is simulated here has nothing from before.
-        "before": inputs.before is not None and not options.target.target_data,
+        "before": inputs.before is not None,
     }
     if options.source is ModelSource.ANSWERS:
         by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]

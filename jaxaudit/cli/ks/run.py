@@ -92,7 +92,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options."""
     options = _with_groups(options)
     set_alone = options.has_set_alone
-    if options.data.query is not None and not options.target.target and not options.target.target_data:
+    if options.data.query is not None and not options.target.target:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
@@ -227,10 +227,6 @@ def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
     """What a job says of its options and data."""
     hashes = {role.value: examples.content_hash for role, examples in sets.sets.items()}
     data: dict[str, Any] = {role.value: describe_examples(examples) for role, examples in sets.sets.items()}
-    for index, target in enumerate(sets.simulated):
-        # Of a simulated target the fractions count, too.
-        parts = (f"{part.examples.content_hash} {part.fraction}" for part in target.parts)
-        hashes |= {f"simulated target {index}": ", ".join(parts)}
     for name, of_targets in _files_by_name(sets.files).items():
         hashes |= {f"{name} {index}": file.content_hash for index, file in enumerate(of_targets)}
     if sets.commitment is not None:
@@ -239,10 +235,6 @@ def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
         hashes["groups"] = hash_of_groups(groups)
         counts = {role.value: len(np.unique(of_set)) for role, of_set in groups.items()}
         data["groups"] = {**counts, "content_hash": hashes["groups"]}
-    target_parts = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
-    data["target_data"] = [
-        describe_examples(examples) for examples in target_parts.values() if examples not in (*sets.sets.values(),)
-    ]
     options = options if is_image(sets.query) else with_values(options, images=None)
     return {"options": options, "data": data, "hashes": hashes}
 

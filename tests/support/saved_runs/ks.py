@@ -156,7 +156,7 @@ def ks_run(name: str = "outputs.csv", audit: KSAudit | None = None) -> Run[KSRes
     """A run of `ks` on data and outputs of this name."""
     audit = ks_audit(name) if audit is None else audit
     one: dict[str, Any] = {"name": name, "records": RECORDS, "shape": [8], "classes": 3, "content_hash": "blake2b:00ff"}
-    said = provenance("ks", name, {"query": one, "calibration": one, "target_data": []})
+    said = provenance("ks", name, {"query": one, "calibration": one})
     said = msgspec.structs.replace(said, targets=[{"name": name, "kind": "logits", "content_hash": "blake2b:11"}])
     models = {"query": audit.query_confidences, "calibration": audit.calibration_confidences}
     confidences = models if len(audit.query_confidences) else {}

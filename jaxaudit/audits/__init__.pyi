@@ -84,14 +84,10 @@ from .pdtp.audit import measure_pdtp as measure_pdtp
 from .pdtp.audit import reduce_pdtp as reduce_pdtp
 from .pdtp.result import PDTPResult as PDTPResult
 from .pdtp.result import Reduction as Reduction
-from .power.audit import PowerReducible as PowerReducible
-from .power.audit import PowerWork as PowerWork
-from .power.audit import choose_power_work as choose_power_work
+from .power.audit import PowerModels as PowerModels
 from .power.audit import measure_power as measure_power
 from .power.audit import power_of_models as power_of_models
 from .power.audit import power_of_scores as power_of_scores
-from .power.audit import power_operations as power_operations
-from .power.audit import reduced as reduced
 from .power.result import FRACTIONS as FRACTIONS
 from .power.result import ByModels as ByModels
 from .power.result import Chance as Chance

@@ -21,7 +21,7 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, sizes_of, train_shadows
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
-from jaxaudit.cli.ks.effort import plan_audit, take_records
+from jaxaudit.cli.ks.effort import changed_fields, networks_of, plan_audit, planned_sets, work_of
 from jaxaudit.cli.ks.inputs import (
     Case,
     as_outputs,
@@ -111,15 +111,13 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         network = replace(options.model, model=model, hidden=hidden)
         return make_shadow_learner(network, options.recipe, sets.query, sets.records)
 
-    sets, plan = take_records(whole, options.data.sample, key), None
-    in_full = options.audit.effort == "full"
-    if not in_full or options.recipe.models_per_batch is None:
-        options, summary = plan_audit(given_options, options, sets, tests, partial(learner_of, sets))
-        plan = None if in_full else summary
-        for line in () if plan is None else plan.lines:
-            say(line)
-        sets = take_records(whole, options.data.sample, key)
-        tests = tests_of(options, len(whole.targets), own_tests)
+    def plan_of(options: KSOptions, sets: Case) -> tuple[KSOptions, Summary]:
+        work, networks = work_of(given_options, options, sets, tests), networks_of(given_options, options, tests)
+        of_tests = partial(changed_fields, options)
+        return plan_audit(given_options, options, sets, work, networks, partial(learner_of, sets), of_tests)
+
+    options, sets, plan = planned_sets(options, whole, key, plan_of)
+    tests = tests_of(options, len(whole.targets), own_tests)
     learner = learner_of(sets, options.model.model or network, options.model.hidden or "")
     sizes = sets.sets.map(lambda _, examples: len(examples))
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)

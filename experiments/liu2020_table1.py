@@ -99,7 +99,7 @@ def main() -> None:
     audit = judge(key, shadows, columns, tests=tests)
     floor, first = audit.result.noise_floor, audit.targets[0]
     assert floor is not None
-    assert first.rho is not None
+    assert first.ratio is not None
     record = {
         "experiment": "liu2020_table1",
         "size": arguments.size,
@@ -115,20 +115,20 @@ def main() -> None:
                 "paper_rho": PAPER[paper_name][1],
                 "expected": target.truth.expected if target.truth else None,
                 "training_records": target.truth.training_records if target.truth else None,
-                "ks": float(np.median(np.array(target.rho.distances, float))),
-                "rho": target.rho.median,
-                "low": target.rho.low,
-                "high": target.rho.high,
-                "values": target.rho.values,
+                "ks": float(np.median(np.array(target.ratio.rho.distances, float))),
+                "rho": target.ratio.rho.median,
+                "low": target.ratio.rho.low,
+                "high": target.ratio.rho.high,
+                "values": target.ratio.rho.values,
                 "verdict": target.verdict,
                 "because": target.because,
-                "paper_rule": target.paper_rule,
+                "paper_rule": target.ratio.rule,
             }
             for paper_name, target in zip(PAPER, audit.targets, strict=True)
-            if target.rho is not None
+            if target.ratio is not None
         ],
         "noise_floor": floor.values,
-        "calibration_distances": first.rho.calibration_distances,
+        "calibration_distances": first.ratio.rho.calibration_distances,
         "checks": msgspec.to_builtins(first.checks),
     }
     record["sentence"] = sentence(record["columns"])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.ks.result import GroupResult, KSResult, Rates, TargetResult, TestResult, Usage
+from jaxaudit.audits.ks.result import GroupResult, KSResult, Rates, RhoDetails, TargetResult, TestResult, Usage
 from jaxaudit.audits.ks.tests_of_use.test import TONES, percent_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
@@ -127,12 +127,13 @@ def usage_cells(targets: Sequence[TargetResult], level: float) -> PageTable:
 def rho_cells(result: KSResult) -> PageTable:
     """rho of every target, and of the controls, which are compared beside each target; here as beside the first."""
     rows = [
-        (visible(target.name), target.rho_verdict, target.paper_rule, target.rho)
+        (visible(target.name), test.finding.verdict, test.details.rule, test.details.rho)
         for target in result.targets
-        if target.rho is not None
+        for test in target.tests
+        if isinstance(test.details, RhoDetails)
     ]
-    for place, rho in enumerate(result.targets[0].controls, 1):
-        rows.append((f"control {place} (trained on both)", "-", "-", rho))
+    controls = result.targets[0].ratio.controls if result.targets[0].ratio else ()
+    rows += [(f"control {place} (trained on both)", "-", "-", rho) for place, rho in enumerate(controls, 1)]
     columns: dict[str, Column] = {
         "model": ("0", str),
         "verdict by rho": ("1", str),

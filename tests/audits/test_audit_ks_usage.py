@@ -63,7 +63,6 @@ def test_the_holdout_test_decides_and_use_is_found_where_it_was(audit):
         assert (target.method, target.verdict) == ("holdout", target.usage[0].verdict)
         passed = {check.name for check in target.checks if check.passed}
         assert passed >= {HOLDOUT_LIKE_QUERY, HOLDOUT_MODELS, SHADOW_MODELS}
-        assert target.rho_verdict in ("forgotten", "not forgotten", "inconclusive")
     file, both, never = audit.targets
     assert file.verdict == both.verdict == "not forgotten"
     assert file.usage[0].fraction > 0.25

@@ -101,7 +101,7 @@ def audit_of(
     *targets: TargetResult, floor: tuple[float, ...] = (0.01, 0.02, 0.06), rates: tuple[Rates, ...] | None = None
 ) -> KSAudit:
     """An audit of these targets, against two replicates that say nothing; without rho against none."""
-    rho = targets[0].rho
+    rho = targets[0].ratio and targets[0].ratio.rho
     ones = np.ones((0 if rho is None else len(rho.values), RECORDS), np.float32)
     of_seeds = None if rho is None else floor_of(np.array(floor))
     result = KSResult(level=0.95, targets=targets, noise_floor=of_seeds, rates=rates)

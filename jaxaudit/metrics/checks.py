@@ -213,27 +213,24 @@ def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"]) -> Check:
 def models_of_test(
     name: str,
     accuracies: PerModel,
-    recipe: str = RECIPE,
     *,
     models_name: str = "",
     decisive: bool = False,
 ) -> Check:
-    """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice. A
-    failure is
-    a warning: `p_never` is exact for any shadow models.
-    """
+    """The shadow models of a test of use fit their own training data; `name` names the check. A failure is
+    a warning: `p_never` is exact for any shadow models."""
     worst = float(np.min(accuracies))
     message = f"lowest training accuracy of any {models_name or f'of the {name}'}: {worst:.1%}"
-    advice = f", under {MIN_ACCURACY:.0%}; {recipe}"
+    advice = f", under {MIN_ACCURACY:.0%}; {RECIPE}"
     return threshold_check(name, worst, MIN_ACCURACY, message, advice, decisive=decisive)
 
 
-def better_recipe(fit: Check, recipe: str) -> str:
-    """Advice to train better models, a phrase that ends in `recipe`; empty if `fit`, from `models_of_test`, passed."""
+def better_recipe(fit: Check) -> str:
+    """Advice to train better models, as a phrase; empty if `fit`, from `models_of_test`, passed."""
     if fit.passed:
         return ""
     lowest = "unknown" if fit.value is None else f"{fit.value:.1%}"
-    return f"its models fit badly (lowest training accuracy: {lowest}): {recipe}"
+    return f"its models fit badly (lowest training accuracy: {lowest}): {RECIPE}"
 
 
 def _accuracy_reach(accuracy: float, labels: np.ndarray) -> tuple[float, float]:

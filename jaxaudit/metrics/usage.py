@@ -203,7 +203,6 @@ wide margin. Smaller limits need more records: `jaxaudit power` computes how man
 
 Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
 Question = Literal["used", "left"]
-Difficulty = Literal["taught", "neighbours", "classes"]
 
 
 class Wording(NamedTuple):
@@ -291,8 +290,6 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
         doubts: reasons why the fraction may be wrong; they rule out `forgotten`. In a result empty, like the next two.
         unsettled: reasons why the upper limit is too large for `forgotten`.
         invalid: reasons why `p_never` itself may be wrong.
-        difficulty: what else than models told how difficult each record is: what the records `taught`, `neighbours`, or
-            `classes` alone. None if the test takes no difficulty off, or only what its models tell.
         numbers: further numbers of a test of your own, by name.
     """
 
@@ -311,7 +308,6 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
     doubts: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
-    difficulty: Difficulty | None = None
     numbers: dict[str, Number] = field(default_factory=dict)
 
     @property

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.result import Truth
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.ensemble import Progress
-from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
+from jaxaudit.metrics.checks import Check, models_of_test
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
@@ -67,29 +67,6 @@ class TargetOutputs(NamedTuple):
     trained_here: bool = False
 
 
-class Advice(NamedTuple):
-    """How to get better shadow models, the power, a holdout test, more models: in words."""
-
-    recipe: str
-    power: str
-    holdout: str
-    more_models: str
-
-
-TRAINED = Advice(
-    RECIPE,
-    "`jaxaudit power`",
-    "use a holdout",
-    "train more of them",
-)
-BANKED = Advice(
-    "fill another bank with models that are trained longer, at another learning rate, or are of another network",
-    "`jaxaudit power` with this bank",
-    "plan a bank with a holdout",
-    "plan a bank of more models",
-)
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The evidence by which the tests of an audit judge targets.
@@ -116,11 +93,6 @@ class Evidence:
     def queries(self) -> int:
         """The number of query records."""
         return self.pool.query.stop - self.pool.query.start
-
-    @property
-    def advice(self) -> Advice:
-        """What to do about a verdict, for models of a bank or of this audit."""
-        return BANKED if self.models.content_hash else TRAINED
 
     @property
     def dealt_records(self) -> slice:
@@ -171,7 +143,7 @@ class Evidence:
         """The check of this name: whether the models of these kinds fit their own training data."""
         if self.pool.classless:
             return Check(name, True, None, None, False, "models of records without classes have no accuracy")
-        return models_of_test(name, self.own_accuracy(*kinds), self.advice.recipe)
+        return models_of_test(name, self.own_accuracy(*kinds))
 
     def among(self, models: Bool[np.ndarray, " models"]) -> "Evidence":
         """The same evidence, from only some of the models."""

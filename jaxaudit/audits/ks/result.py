@@ -45,9 +45,8 @@ class GroupResult(StrictStruct, frozen=True, kw_only=True):
         p_adjusted: adjusted by Holm's method, `p_adjusted_bh` by that of Benjamini and Hochberg; None of a group that
             is not counted.
         effect: how much higher its scores are than those of what it is compared with, in standard deviations of a
-            record, after what is known of the records. `low`, `high`: the middle 95% of it without use.
-        share: the share of the effect of use that is left, between models of known truth, with the interval of this
-            group alone.
+            record, after what is known of the records.
+        share: the share of the effect of use that is left, between models of known truth.
     """
 
     name: Count
@@ -60,11 +59,7 @@ class GroupResult(StrictStruct, frozen=True, kw_only=True):
     p_adjusted: Number = None
     p_adjusted_bh: Number = None
     effect: Number = None
-    low: Number = None
-    high: Number = None
     share: Number = None
-    share_low: Number = None
-    share_high: Number = None
 
 
 class Grouping(StrictStruct, frozen=True, kw_only=True):

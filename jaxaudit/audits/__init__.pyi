@@ -73,7 +73,6 @@ from .ks.train import default_tests as default_tests
 from .ks.train import members as members
 from .ks.train import plan_of as plan_of
 from .ks.train import possible_tests as possible_tests
-from .ks.train import tests_without_models as tests_without_models
 from .left_out import leave_out as leave_out
 from .open_bank import kinds_of as kinds_of
 from .open_bank import open_bank as open_bank

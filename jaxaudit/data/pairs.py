@@ -95,7 +95,7 @@ def _with_columns_of(query: Examples, other: Examples) -> Examples:
     return replace(other, inputs=other.inputs[:, places], titles=query.titles, notes=(*other.notes, note))
 
 
-HOLDOUT, MEMBERS = "holdout", "members"
+HOLDOUT, MEMBERS, CALIBRATION = "holdout", "members", "calibration set"
 SAME = 0.5
 """The share of rows from which on outputs on different records are copies, if so many are equal, and all different."""
 LEAST_SAME = 8
@@ -103,6 +103,7 @@ LEAST_SAME = 8
 MEANING = {
     HOLDOUT: "a holdout has records of the query set's provider that nobody trained on",
     MEMBERS: "known members are records that the target did use, and that are in no other set",
+    CALIBRATION: "a calibration set holds no record of the query set",
 }
 
 
@@ -139,16 +140,6 @@ def find_overlap(
     return order[index[calibration_indices]], calibration_indices
 
 
-def refuse_overlap(query: Examples, calibration: Examples) -> None:
-    """Checks that no record is shared."""
-    shared = find_overlap(query, calibration)
-    if len(shared[0]):
-        raise InputError(
-            f"{_shared(shared, query, calibration)}; the sets must be disjoint: use `drop_overlap` to remove them "
-            "from the calibration set."
-        )
-
-
 def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
     """`calibration` without the records that also occur in `query`, in unchanged order; some must remain."""
     _, rows = find_overlap(query, calibration)
@@ -165,7 +156,7 @@ def drop_overlap(query: Examples, calibration: Examples, role: str = "calibratio
 def refuse_held(
     other: Examples, held: Examples, role: str, advice: str = "use `drop_overlap` to leave them out", of: str = HOLDOUT
 ) -> None:
-    """Checks that a set of known use, `held`, shares no record with one of another `role`."""
+    """Checks that a set of known use, `held`, shares no record with one of another `role`; `of` is its own."""
     shared = find_overlap(other, held)
     if len(shared[0]):
         raise InputError(f"{_shared(shared, other, held)}, as {of} and {role}; {MEANING[of]}: {advice}.")

@@ -28,7 +28,6 @@ from jaxaudit.data import (
     load_groups,
     number_sets,
     refuse_held,
-    refuse_overlap,
     without_copies,
 )
 from jaxaudit.errors import InputError
@@ -130,11 +129,8 @@ def test_refused_with_counts_and_first_indices():
     query, calibration = valued([1, 2, 3, 4, 5], "query"), valued([9, 5, 4, 3, 2, 8], "calibration")
     first = r"\(the first is record 1 there and 4 here, from 0\).*`drop_overlap`"
     with pytest.raises(InputError, match=f"4 of the 6 records of calibration also occur in query {first}"):
-        refuse_overlap(query, calibration)
-    with pytest.raises(InputError, match=r"4 of the 6 records of calibration .* as holdout and query set"):
         refuse_held(query, calibration, "query set")
     rest = drop_overlap(query, calibration)
-    refuse_overlap(query, rest)
     refuse_held(query, rest, "query set")
     assert drop_overlap(query, rest) is rest
     with pytest.raises(InputError, match="all 3 records of calibration also occur in query"):

@@ -28,17 +28,14 @@ from jaxaudit.audits.ks.target import (
 from jaxaudit.audits.ks.tests_of_use import (
     BUILT_IN,
     TESTS,
-    DeletionTest,
-    HoldoutTest,
     KSTest,
-    MembersTest,
     RhoTest,
     ShadowTest,
     usual_tests,
 )
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.data.examples import Examples, Role, Sets
-from jaxaudit.data.pairs import refuse_overlap
+from jaxaudit.data.pairs import CALIBRATION, refuse_held
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
 from jaxaudit.errors import InputError
@@ -268,17 +265,13 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     test the shadow test is made only if the targets from files have outputs on the calibration set.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
-    offers = [offered(test(), {"targets": len(targets)}) for test in TESTS]
     if not len(shadows):
-        return tests_without_models(pool.sets, targets)
+        return default_tests(pool.sets, targets, trained=False)
+    offers = [offered(test(), {"targets": len(targets)}) for test in TESTS]
     tests = {test.name: test for test in made_tests(shadows, offers)}
     # As offered: a test with none of its models may be made without them, where there are no shadow models at all.
     lacking = {answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=offers)}
-    allowed = {name for name in tests if not lacking.get(name)}
-    if pool.members.stop == pool.members.start:
-        allowed -= {test.name for test in offers if Role.MEMBERS in test.roles}
-    if not _all_before(targets):
-        allowed -= {test.name for test in offers if test.needs_before}
+    allowed = {name for name in _of_sets(pool.sets, targets) if not lacking.get(name)}
     names = usual_tests(allowed, on_calibration=all_on_calibration(files))
     possible = [tests[name] for name in names if name in allowed]
     if shadows.kinds.count(Kind.QUERY) and shadows.kinds.count(Kind.CALIBRATION):
@@ -382,7 +375,7 @@ def train_shadows(
     """
     sets = Sets(query=query, holdout=holdout, members=members, calibration=calibration)
     if tests is None:
-        tests = tests_without_models(sets, targets) if learner is None else default_tests(sets, targets)
+        tests = default_tests(sets, targets, trained=learner is not None)
     of_classes = [test.name for test in tests if test.of_classes]
     if of_classes and are_texts(query):
         raise InputError(
@@ -407,7 +400,7 @@ def train_shadows(
             "Give a calibration set and a learner for others."
         )
     if calibration is not None:
-        refuse_overlap(query, calibration)
+        refuse_held(query, calibration, Role.QUERY.words, of=CALIBRATION)
     pool = make_pool(sets, simulated)
     for test in tests:
         test.refuse_pool(pool)
@@ -430,34 +423,26 @@ def train_shadows(
     return train_rows(stream(key, "train"), rows, pool, learner, execution=execution)
 
 
-def default_tests(sets: Sets[Examples], targets: Sequence[Target] = ()) -> tuple[KSTest, ...]:
-    """The default tests where models are trained: by known members, by a holdout, and by shadow models where outputs on
-    the calibration set, or no other test, are there. rho is made where it is named.
+def default_tests(sets: Sets[Examples], targets: Sequence[Target] = (), *, trained: bool = True) -> tuple[KSTest, ...]:
+    """The default tests (`usual_tests`) of these sets, where models are trained, or none. rho is made where it is
+    named.
     """
-    roles = {*map(str, sets), *(["before"] if _all_before(targets) else [])}
-    possible = [name for name, needs in BUILT_IN.items() if roles.issuperset(needs)]
-    names = usual_tests(possible, on_calibration=all_on_calibration(targets))
+    on_calibration = all_on_calibration(targets)
+    names = usual_tests(_of_sets(sets, targets), on_calibration=on_calibration, trained=trained)
     values = {"never": max(ShadowTest().never, least_models(len(targets))), "targets": max(1, len(targets))}
+    values |= {} if trained else {"mixed": 0}
     return tuple(offered(test(), values) for test in TESTS if test.name in names)
+
+
+def _of_sets(sets: Sets[Examples], targets: Sequence[Target]) -> set[str]:
+    """The names of the built-in tests that these sets, and the targets' outputs, allow."""
+    roles = {*map(str, sets), *(["before"] if _all_before(targets) else [])}
+    return {name for name, needs in BUILT_IN.items() if roles.issuperset(needs)}
 
 
 def _all_before(targets: Sequence[Target]) -> bool:
     """Whether there are targets, and all have outputs before a deletion."""
     return bool(targets) and all(isinstance(target, FileTarget) and target.before for target in targets)
-
-
-def tests_without_models(sets: Sets[Examples], targets: Sequence[Target]) -> tuple[KSTest, ...]:
-    """The default tests where no model is trained: the members test and, of targets with outputs before a deletion, the
-    deletion test; with neither, the holdout test without models.
-    """
-    tests: list[KSTest] = [MembersTest()] if Role.MEMBERS in sets else []
-    if _all_before(targets):
-        tests.append(DeletionTest())
-    if not tests and Role.HOLDOUT in sets:
-        tests.append(HoldoutTest(mixed=0))
-    if not tests:
-        raise InputError("no test can be made without shadow models: it needs outputs on a holdout, at least.")
-    return tuple(tests)
 
 
 def _together(drawn: Sequence[Rows]) -> Rows:

@@ -30,7 +30,7 @@ from jaxaudit.audits.power.result import (
     power_finding,
 )
 from jaxaudit.data.examples import Examples, Role, Sets
-from jaxaudit.data.pairs import refuse_overlap
+from jaxaudit.data.pairs import CALIBRATION, refuse_held
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_ranges
@@ -129,7 +129,7 @@ def measure_power(
     sizes = planned_sizes(size, holdout_size, members_size, fraction)
     check_ranges("[4, inf)", query_records=len(query))
     check_ranges(f"[{LEAST_MODELS}, inf)", models=models)
-    refuse_overlap(query, calibration)
+    refuse_held(query, calibration, Role.QUERY.words, of=CALIBRATION)
     pool, draws = make_pool(Sets(query=query, calibration=calibration)), np.arange(models) // 2
     groups = pool.groups
     if groups is not None:

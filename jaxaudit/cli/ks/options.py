@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jaxaudit.audits.ks.tests_of_use import BUILT_IN, usual_tests
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN, OF_OUTPUTS, usual_tests
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
@@ -353,10 +353,6 @@ def trains(options: KSOptions) -> bool:
     return Role.HOLDOUT not in sets or data.calibration is not None or (asked_for and Role.CALIBRATION in sets)
 
 
-OF_OUTPUTS = ("members", "deletion")
-"""Tests that need no models, but the target's own outputs alone; as the holdout test does where there are none."""
-
-
 def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
     inputs = options.inputs
@@ -366,10 +362,9 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
         "holdout": "holdout" in sets,
         "before": inputs.before is not None,
     }
-    if options.source is ModelSource.ANSWERS:
-        by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
-        return with_all(parse_tests(options.audit.tests or ALL), by_outputs or ["holdout"])
     possible = [name for name, roles in BUILT_IN.items() if all(has_set[role] for role in roles)]
+    if options.source is ModelSource.ANSWERS:
+        return with_all(parse_tests(options.audit.tests or ALL), usual_tests(possible, trained=False))
     if options.audit.tests is None:
         return usual_tests(possible, on_calibration=has_calibration_outputs(inputs))
     return with_all(parse_tests(options.audit.tests), possible)

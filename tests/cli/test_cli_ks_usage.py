@@ -1,19 +1,15 @@
 """`jaxaudit ks` with shadow models beside a holdout, groups, or outputs on the calibration set; small sets."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 from support.cli_runs import RECORDS, SETS, identities, intercept, jaxaudit, records, refused
 from support.deals import write_deal, write_model
-from support.details import details_of
 
 from jaxaudit import HoldoutTest, KSTest, RhoTest, Role, ShadowTest
-from jaxaudit.report import schema_of
 
 RECIPE = tuple(
     word
@@ -49,25 +45,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def stopped(*words: str) -> None:
     done = jaxaudit("ks", *words)
     assert done.err.endswith("Error: enough\n"), done.err
-
-
-@pytest.mark.outer
-def test_all_methods_in_one_result(dealt: Path):
-    targets = (*TARGET, "--target", write_model("u.npz", query=sure_of(0.6), holdout=sure_of(0.61)))
-    words = (*HELD, *FEW, "--test-option", "holdout.mixed=19", "--tests", "all")
-    done = jaxaudit("ks", *words, *targets, "--json", "--out", "run")
-    jsonschema.validate(done.result, schema_of("ks"))
-    file, other = done.result["targets"]
-    assert [usage["method"] for usage in details_of(file)] == ["holdout", "shadow"]
-    assert file["tests"][0]["name"] == other["tests"][0]["name"] == "holdout"
-    # The file is surer of every query record than of any holdout record.
-    assert file["finding"]["verdict"] == "not forgotten"
-    provenance = done.result["provenance"]
-    assert provenance["data"]["holdout"]["records"] == RECORDS
-    assert [provenance[role][0]["name"] for role in ("targets", "holdout_targets")] == ["t.npz", "t.npz[holdout]"]
-    assert file["tests"][0]["details"]["p_never_adjusted"] == 0.001
-    assert json.loads(Path("run/result.json").read_text()) == done.result
-    assert np.load("run/outputs.npy", mmap_mode="r").shape[1] == 3 * RECORDS
 
 
 def test_what_judges(dealt: Path, asked: dict[str, Any]):
@@ -226,21 +203,6 @@ def outputs(sets: Path) -> dict[str, np.ndarray]:
     write_model("both.npz", **made)
     write_model("one.npz", query=made["query"])
     return made
-
-
-@pytest.mark.outer
-def test_outputs_on_the_calibration_set_move_no_number_of_rho(outputs: dict[str, np.ndarray]):
-    words = ("ks", *SETS, *FEW, *RHO, "shadow,rho", "--target")
-    done = jaxaudit(*words, "both.npz", "--out", "run", "--json")
-    (both,) = done.result["targets"]
-    assert both["tests"][0]["name"] == "shadow"
-    assert [usage["method"] for usage in details_of(both)] == ["shadow"]
-    assert both["tests"][0]["details"]["upper"] <= 1
-    assert [file["name"] for file in done.result["provenance"]["calibration_targets"]] == ["both.npz[calibration]"]
-    assert json.loads(Path("run/result.json").read_text()) == done.result
-    (alone,) = jaxaudit(*words, "one.npz", "--json").result["targets"]
-    assert details_of(alone) != details_of(both)
-    assert details_of(alone, "rho") == details_of(both, "rho")
 
 
 @pytest.mark.outer

@@ -19,7 +19,7 @@ from jaxaudit import TargetResult
 from jaxaudit.audits.ks.result import KSResult, Rates, check_ks_result
 from jaxaudit.errors import InputError, visible
 from jaxaudit.metrics import Usage
-from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
+from jaxaudit.metrics.checks import DISTANCES_APART
 from jaxaudit.report import Run, in_words, parse_name, part_of, report_html
 from jaxaudit.report.terminal import ROWS
 
@@ -149,16 +149,6 @@ def test_error_rates_stand_on_terminal_and_page():
     for text in (said(made), page(made)):
         for share in ("5% (1-17)", "25% (13-41)", "70% (53-83)", "95% (83-99)", "0% (0-9)"):
             assert share in text
-
-
-def test_no_table_says_what_a_check_took_away():
-    """Neither does the table of all tests show what the numbers of one alone would say."""
-    made = run(judged(usage=(UNUSED,), checks=(check(HOLDOUT_LIKE_QUERY, False),)))
-    (target,) = made.result.targets
-    assert target.verdict == target.usage[0].verdict == "inconclusive"
-    part = [cells for cells in part_of(made).tables if cells.title == "Use of the query set"]
-    assert [row[2] for row in part[0].rows] == ["inconclusive"]
-    assert ["outputs.csv", "inconclusive"] in [row[:2] for row in rows(made)]
 
 
 def rows_of_groups(text: str) -> list[list[str]]:

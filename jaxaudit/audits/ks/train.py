@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Array, Int, Key
-from scipy import special
 
 from jaxaudit.audits.ks.models import Rows, make_pool, train_rows
 from jaxaudit.audits.ks.target import (
@@ -41,7 +40,6 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.shadow import SHARE, refuse_few
-from jaxaudit.metrics.usage import POWER
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
 
@@ -126,18 +124,6 @@ def plan_of(network: int, work: Work, cost: StepCost) -> Plan:
     sizes = members(work)
     steps = work.epochs * int((-(-sizes // work.batch_size)).sum())
     return Plan(network, work, cost, steps * cost.step + len(sizes) * sum(work.records) * cost.record)
-
-
-def cost_of(full: Work, plan: Work) -> float:
-    """The approximate factor by which the minimum detectable fraction grows from the full work to the plan's: the
-    square root of the ratio of records, times the ratio of quantiles for fewer shadow models.
-    """
-
-    def quantile(work: Work) -> float:
-        models = next((test.references for test in work.tests if test.references), 0)
-        return float(special.stdtrit(models - 1, POWER)) if models > 1 else 1.0
-
-    return math.sqrt(full.query / plan.query) * quantile(plan) / quantile(full)
 
 
 def choose(full: Work, costs: Iterable[StepCost], effort: str, free: Free) -> Plan:
@@ -384,7 +370,7 @@ def train_shadows(
         )
     compares = any(test.compares_calibration for test in tests) and all_on_calibration(targets)
     refuse(targets, tests, sets)
-    least, ranked = least_models(len(targets)), [test.references for test in tests if test.ranks]
+    least, ranked = least_models(len(targets)), [test.never for test in tests if isinstance(test, ShadowTest)]
     if len(ranked) == len(tests) and max(ranked) < least:
         # p-values are adjusted for all targets.
         raise InputError(

@@ -20,7 +20,6 @@ from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest
 from jaxaudit.audits.power.result import (
     ENOUGH_MODELS,
     FRACTIONS,
-    ByModels,
     Chance,
     Measured,
     PowerAudit,
@@ -53,7 +52,6 @@ from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels
 
-MODELS = (20, 40, 80, 160)
 LEAST_MODELS = 4
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 HOLDOUTS = (1, 2, 3, 4)
@@ -187,13 +185,11 @@ def audit_of(
         chances = tuple(Chance(fraction, detection_probability(measured, n, m, fraction)) for fraction in FRACTIONS)
         return Size(n, m, is_given, chances, min_detectable_fraction(measured, n, m, models))
 
-    least = ((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS)
     result = PowerResult(
         finding=UNDECIDED,
         separation=measured,
         sizes=tuple(size_of(n, m, scale == 1) for scale, (n, m, _) in zip(SCALES, scaled, strict=True)),
         holdouts=tuple(size_of(query, times * query, times * query == holdout) for times in HOLDOUTS),
-        by_models=tuple(ByModels(*row) for row in least),
         fraction=fraction,
         records_needed=records_needed(measured, fraction),
         memory=memory,

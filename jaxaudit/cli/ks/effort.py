@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.audits.ks.train import Free, Plan, Work, choose, cost_of, sizes_of
+from jaxaudit.audits.ks.train import Free, Plan, Work, choose, sizes_of
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.networks import PlannedSize, lines_of_effort, numbers_of_effort, time_of
+from jaxaudit.cli.networks import lines_of_effort, numbers_of_effort, time_of
 from jaxaudit.cli.options import Options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_field, with_fields
 from jaxaudit.cli.progress import say
@@ -88,20 +88,18 @@ def plan_audit(
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
     instead = f"{_named(network)} instead of {_named(networks[0])} (--model prevents this)"
     reduced = (*([] if network == networks[0] else [instead]), *reductions(full, work))
-    reached = PlannedSize(plan.operations, reduced, cost_of(full, work))
     in_full = plan_of_effort("full").operations
     lines = [
         f"Plan: {models} models ({counts_text}), {_named(network)}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
         f"  time: {time_of(plan.operations, plan.cost)}",
-        *lines_of_effort(reached, in_full, plan.cost),
+        *lines_of_effort(reduced, in_full, plan.cost),
     ]
     numbers = {
-        **numbers_of_effort(effort, reached, in_full, plan.cost),
+        **numbers_of_effort(effort, plan.operations, reduced, in_full, plan.cost),
         "models": models,
         # Reductions that change what the shadow models are like; fewer models do not.
-        "unlike": [reduction for reduction in reached.reduced if not reduction.startswith("models of ")],
-        "smallest_share_factor": round(reached.effect, 3),
+        "unlike": [reduction for reduction in reduced if not reduction.startswith("models of ")],
     }
     return planned, Summary(tuple(lines), numbers)
 

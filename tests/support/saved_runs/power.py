@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from jaxaudit.audits import (
     FRACTIONS,
     UNDECIDED,
-    ByModels,
     Chance,
     PowerAudit,
     PowerResult,
@@ -43,14 +42,12 @@ def power_audit(
         )
         for some in (numbers, [(query, times * query) for times in (1, 2)])
     )
-    by_models = tuple(ByModels(count, min_detectable_fraction(measured, query, holdout, count)) for count in (19, 64))
     memory = Memory(replace(measured, outside=0.2), replace(measured, stretch=1.1))
     result = PowerResult(
         finding=UNDECIDED,
         separation=measured,
         sizes=sizes,
         holdouts=holdouts,
-        by_models=by_models,
         fraction=fraction,
         records_needed=records_needed(measured, fraction),
         memory=memory,

@@ -100,10 +100,6 @@ class HoldoutTest(KSTest):
     def trains(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.mixed > 0
 
-    @property
-    def references(self) -> int:
-        return self.mixed
-
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         return ((self.mixed, round(SHARE * sizes[Role.CALIBRATION]) + sizes[Role.QUERY]),) if self.mixed else ()
 
@@ -139,7 +135,7 @@ class HoldoutTest(KSTest):
         if self.mixed:
             fit = evidence.fit(HOLDOUT_MODELS, Kind.MIXED)
             checks, recipe = (*checks, *(() if evidence.pool.classless else (fit,))), better_recipe(fit)
-            usage = _by_models(key, outputs, evidence, level, self.stated, recipe)
+            usage = _by_models(key, outputs, evidence, level, self.stated)
             usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
         else:
             usage, trust, lacks = _alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,)
@@ -169,10 +165,8 @@ class HoldoutTest(KSTest):
 TEST = HoldoutTest
 
 
-def _by_models(
-    key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float, recipe: str
-) -> Usage:
-    """The numbers of the test with its shadow models; `recipe` says how to get better ones."""
+def _by_models(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
+    """The numbers of the test with its shadow models."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     return holdout_test(
         stream(key, "holdout test"),
@@ -187,7 +181,6 @@ def _by_models(
         permutations=least_permutations(evidence.targets),
         printed=outputs.printed,
         own_recipe=outputs.trained_here or evidence.own_recipe,
-        recipe=recipe,
     )
 
 

@@ -78,12 +78,7 @@ class ShadowTest(KSTest):
     )
     compares_calibration: ClassVar[bool] = True
     of_classes: ClassVar[bool] = True
-    ranks: ClassVar[bool] = True
     least: ClassVar[Mapping[str, int]] = MappingProxyType({"never": LEAST, "half": 0, "fully": LEAST})
-
-    @property
-    def references(self) -> int:
-        return self.never
 
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         query, rest = sizes[Role.QUERY], round(SHARE * sizes[Role.CALIBRATION])
@@ -134,7 +129,7 @@ class ShadowTest(KSTest):
             evidence.members(*kinds)[:, records],
             n,
         )
-        usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated, recipe=recipe)
+        usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated)
         checks = (fit,)
         if in_calibration is not None:
             checks = (fit, calibration_like_target(*accuracies_on_unused(*compared, unseen)))

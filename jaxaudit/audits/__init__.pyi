@@ -39,7 +39,6 @@ from .ks.by_group import group_evidence as group_evidence
 from .ks.evidence import of_file as of_file
 from .ks.judge import evidence_for as evidence_for
 from .ks.judge import leave_one_out as leave_one_out
-from .ks.judge import unlearned_models as unlearned_models
 from .ks.judge_outputs import HOLM as HOLM
 from .ks.judge_outputs import adjusted as adjusted
 from .ks.judge_outputs import floor_of as floor_of
@@ -56,6 +55,7 @@ from .ks.result import Truth as Truth
 from .ks.target import Target as Target
 from .ks.taught import learners_of as learners_of
 from .ks.taught import taught_difficulty as taught_difficulty
+from .ks.tests_of_use.rho import samples_of_rho as samples_of_rho
 from .ks.tests_of_use.test import TRUSTED as TRUSTED
 from .ks.tests_of_use.test import Lack as Lack
 from .ks.tests_of_use.test import judgement_of_use as judgement_of_use

@@ -174,7 +174,7 @@ HOLDOUT_MODELS = "holdout test's models"
 SHADOW_MODELS = "shadow test's models"
 CALIBRATION_LIKE_TARGET = "calibration like target's data"
 MIN_CALIBRATION_ACCURACY = 2 / 3
-RECIPE = "train longer, change the learning rate, or use another model"
+RECIPE = "train longer, scale the inputs, change the learning rate, or use another model"
 
 ONE_CLASS = "all its records are of one class, so accuracy shows nothing:"
 

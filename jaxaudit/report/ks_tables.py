@@ -300,10 +300,11 @@ EFFECT = (
     "effect: how much more used the group's scores look than those it is compared with, in standard deviations of a "
     "record."
 )
-SHARE = "share left: 0% is like models that never used the group, 100% like models that used it whole."
-MORE_THAN_ALL = "Above 100%: by chance, or the group looks more used than by models that used it whole."
-LESS_THAN_NONE = "Below 0%: by chance, or over-forgotten: the group looks less used than by models that never used it."
-NO_SHARE = "unknown: on this group, models that used it differ from models that did not by no more than chance."
+SHARE = (
+    "share left: 0% is like models that never used the group, 100% like models that used it whole; below and above, by "
+    "chance, or the group looks less used, or more, than by these. unknown: on this group, models that used it differ "
+    "from models that did not by no more than chance."
+)
 NUMBERED = (
     "Groups are numbered from 1, in the order in which they first occur among query set, holdout and members. These "
     "numbers (no.) are not your ids. Whose records a group has: look up the column group at its first query record, "
@@ -343,11 +344,7 @@ def _table(title: str, groups: Sequence[GroupResult]) -> PageTable:
 
 def _columns(groups: Sequence[GroupResult]) -> tuple[str, ...]:
     """How to read the columns of these groups, as far as they have something that needs it."""
-    shares = [round(100 * group.share) for group in groups if group.share is not None]
-    return (
-        *([EFFECT] if any(group.effect is not None for group in groups) else ()),
-        *([SHARE] if shares else ()),
-        *([MORE_THAN_ALL] if max(shares, default=0) > 100 else ()),
-        *([LESS_THAN_NONE] if min(shares, default=0) < 0 else ()),
-        *([NO_SHARE] if shares and len(shares) < len(groups) else ()),
+    effects, shares = ([getattr(group, name) for group in groups] for name in ("effect", "share"))
+    return tuple(
+        words for words, numbers in ((EFFECT, effects), (SHARE, shares)) if any(n is not None for n in numbers)
     )

@@ -74,7 +74,7 @@ def judge_outputs(
     floor = None if all(target.ratio is None for target in targets) else floor_of(noise_floor(query))
     return KSAudit(
         result=KSResult(level=level, targets=targets, noise_floor=floor),
-        target_confidences=np.concatenate([target_outputs.compared.confidences for target_outputs in outputs]),
+        target_confidences=np.concatenate([target_outputs.confidences for target_outputs in outputs]),
         query_confidences=query,
         calibration_confidences=calibration,
         control_confidences=controls,

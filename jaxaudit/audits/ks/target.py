@@ -14,12 +14,10 @@ from jaxtyping import Array, Int, Key
 
 from jaxaudit.audits.ks.evidence import (
     Before,
-    Compared,
     Evidence,
     TargetOutputs,
     all_logits,
     of_file,
-    of_rho,
 )
 from jaxaudit.audits.ks.models import Part, Rows, generators, target_row
 from jaxaudit.audits.ks.result import Truth
@@ -132,7 +130,7 @@ class FileTarget(NamedTuple):
         present = [role for role, part in parts.items() if part.stop > part.start and role in self.on]
         pairs = {role: (self.on[role], labels[parts[role]]) for role in present}
         files, classes_of_files = zip(*pairs.values(), strict=True)
-        log_odds, at_resolution, compared = of_file(files, classes_of_files, models)
+        log_odds, at_resolution, confidences = of_file(files, classes_of_files, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
             by_role = {role: labels[part] for role, part in parts.items() if role in pairs}
@@ -150,10 +148,11 @@ class FileTarget(NamedTuple):
             log_odds,
             at_resolution,
             not all_logits((*files, *models.resolutions)),
-            compared,
+            confidences,
             checks=checks,
             unseen=evidence.in_calibration,
             before=before,
+            file=files[0],
         )
 
 
@@ -175,14 +174,13 @@ class SimulatedTarget(NamedTuple):
         target_model = models.take(models.of(kind))
         row, in_calibration = target_model.membership[0], evidence.in_calibration
         used = float(row[evidence.pool.query].mean())
-        confidences = target_model.confidences[:, :n]
         return TargetOutputs(
             self.name,
             Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten"),
             target_model.log_odds[0, evidence.pool.compared],
             lambda odds: odds,
             printed=False,
-            compared=Compared(*of_rho(models, models.confidences[:, :n]), confidences, confidences),
+            confidences=target_model.confidences[:, :n],
             unseen=None if in_calibration is None else ~row[evidence.pool.compared] & in_calibration,
             trained_here=True,
         )

@@ -15,7 +15,7 @@ from support.sequences import small_learner
 
 import jaxaudit as ja
 from jaxaudit import Sets
-from jaxaudit.audits.ks.train import default_tests
+from jaxaudit.audits import default_tests
 from jaxaudit.cli.groups import RecipeFlags, ShadowNetwork
 from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory

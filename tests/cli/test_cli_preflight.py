@@ -15,7 +15,6 @@ from support import cli_runs
 from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, recipe, records
 
 from jaxaudit.cli import harness, progress
-from jaxaudit.cli.ks.inputs import name_apart
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.parsers import SHARES, parse_hidden, parse_images, share_check
 from jaxaudit.cli.progress import progress_on_stderr, say
@@ -249,10 +248,6 @@ def test_only_settings_that_decide_a_number_are_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/home/someone --xla_cpu_enable_fast_math=false")
     told = describe_machine()["environment"]
     assert told == {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}
-
-
-def test_targets_of_one_name_stay_apart():
-    assert name_apart(["o.npy"] * 3, ["o.npy", "o.npy", "c/o.npy"]) == ["o.npy (1)", "o.npy (2)", "c/o.npy"]
 
 
 @pytest.mark.parametrize("name", SHARES)

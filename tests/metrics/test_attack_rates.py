@@ -16,12 +16,12 @@ from jaxaudit.metrics import (
     attack_metrics,
     attack_rates,
     called_at,
+    clopper_pearson,
     correlation,
     per_target_accuracy,
     strongest_attack,
 )
 from jaxaudit.metrics.attack_rates import positive_predictive_value
-from jaxaudit.metrics.over_models import clopper_pearson
 
 MODELS, RECORDS = 7, 60
 

@@ -16,11 +16,11 @@ from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, judged,
 from support.terminals import said, shown
 
 from jaxaudit import TargetResult
-from jaxaudit.audits.ks.result import KSResult, Rates, check_ks_result
+from jaxaudit.audits import KSResult, Rates
 from jaxaudit.errors import InputError, visible
 from jaxaudit.metrics import Usage
 from jaxaudit.metrics.checks import DISTANCES_APART
-from jaxaudit.report import Run, in_words, parse_name, part_of, report_html
+from jaxaudit.report import Run, in_words, parse_name, part_of, report_html, run_kind
 from jaxaudit.report.terminal import ROWS
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
@@ -184,7 +184,7 @@ def test_groups_and_their_finding_come_together() -> None:
     run = groups_run(groups=6)
     target = msgspec.structs.replace(run.result.targets[0], grouping=None)
     with pytest.raises(ValueError, match="groups have no finding"):
-        check_ks_result(msgspec.structs.replace(run.result, targets=(target,)), {})
+        run_kind("ks").check(msgspec.structs.replace(run.result, targets=(target,)), {})
 
 
 class Card(NamedTuple):

@@ -219,8 +219,8 @@ def _apart(case: Case) -> Case:
 def name_apart(names: Sequence[str], paths: Sequence[str]) -> list[str]:
     """Names for models: paths if names are equal, with numbers if paths are equal, too.
 
-    >>> name_apart(["out.csv", "out.csv", "b.csv"], ["a/out.csv", "b/out.csv", "b.csv"])
-    ['a/out.csv', 'b/out.csv', 'b.csv']
+    >>> name_apart(["out.csv", "out.csv", "out.csv", "b.csv"], ["out.csv", "out.csv", "a/out.csv", "b.csv"])
+    ['out.csv (1)', 'out.csv (2)', 'a/out.csv', 'b.csv']
     """
     return [
         name if names.count(name) == 1 else path if paths.count(path) == 1 else f"{path} ({place})"

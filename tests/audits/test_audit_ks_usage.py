@@ -158,7 +158,7 @@ HELD: dict[str, Any] = {"holdout": HOLDOUT, "tests": [HELD_TEST]}
         ([BOTH], {"tests": [HELD_TEST]}, "the holdout test needs a holdout"),
         ([BOTH], {**HELD, "tests": [HoldoutTest(mixed=3)]}, "at least 19 shadow models .* got 3"),
         ([BOTH], {**HELD, "tests": [HELD_TEST, HELD_TEST]}, r"\(holdout, holdout\)"),
-        ([BOTH], {"tests": []}, "there is no test"),
+        ([BOTH], {"tests": []}, "at least one test"),
         (
             [BOTH],
             {**HELD, "holdout": replace(QUERY, name="twin")},

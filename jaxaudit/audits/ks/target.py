@@ -85,14 +85,12 @@ class FileTarget(NamedTuple):
                 f"{self.name}: outputs before the deletion are compared with a holdout: give those on the query set, "
                 "those on the holdout, and the holdout."
             )
-        if (Role.HOLDOUT in self.on) != (Role.HOLDOUT in sets):
-            present, missing = ("records", "outputs") if Role.HOLDOUT in sets else ("outputs", "records")
-            raise InputError(f"{self.name}: there are {present} of the holdout but no {missing}; give both or none.")
-        if (Role.MEMBERS in self.on) != (Role.MEMBERS in sets):
-            raise InputError(
-                f"{self.name}: known members (`members`) and the target's outputs on them need each other; give both "
-                "or none."
-            )
+        for role in (Role.HOLDOUT, Role.MEMBERS):
+            if (role in self.on) != (role in sets):
+                there, missing = ("records", "outputs") if role in sets else ("outputs", "records")
+                raise InputError(
+                    f"{self.name}: there are {there} of the {role.words} but no {missing}; give both or none."
+                )
         files = (*self.on.items(), *self.before.items())
         present = [(file, sets[role], role.words) for role, file in files if role in sets]
         for file, examples, of in present:

@@ -293,10 +293,8 @@ def refuse(
 ) -> None:
     """Rejects tests that cannot be made with these sets, and outputs that do not fit them or that no test compares."""
     names = [test.name for test in tests]
-    if not names:
-        raise InputError("there is no test: give at least one, such as ShadowTest(); without `tests`, some are made.")
-    if len(set(names)) < len(names):
-        raise InputError(f"a test is given twice ({', '.join(names)}): give each once, first the one for the verdict.")
+    if not 0 < len(names) == len(set(names)):
+        raise InputError(f"give at least one test, each once, first the one for the verdict; got ({', '.join(names)}).")
     for test in tests:
         test.refuse(sets)
     for target in targets:

@@ -292,15 +292,12 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
         for role in sorted(roles(model) - {*sets.names}):
             sets_of = data.deal or "the data of this run, without --deal FOLDER,"
             raise InputError(f"{model.name}: has outputs on {role}, and {sets_of} has no {role}.*.")
-    if before is not None and not {Role.QUERY, Role.HOLDOUT} <= roles(before):
-        raise InputError(
-            f"--before {before.name}: has no outputs on a holdout, without which nobody can tell what the model "
-            "remembered; give a model's outputs on query set and holdout, as of --target."
-        )
-    if before is not None and not all(Role.HOLDOUT in roles(model) for model in models):
-        raise InputError(
-            "--before needs each --target's outputs on the holdout, too: both models are compared with it."
-        )
+    for model in () if before is None else (before, *models):
+        if not {Role.QUERY, Role.HOLDOUT} <= roles(model):
+            raise InputError(
+                f"--before: {model.name} has no outputs on the query set or none on the holdout, by which what the "
+                "models remember is compared; give outputs on both, as of --target."
+            )
     common = {*Role}.intersection(*map(roles, models))
     unknown = {Role.MEMBERS} & common if banked and Role.MEMBERS not in sets.names else set[Role]()
     common -= unknown

@@ -354,16 +354,12 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
         if name is None:
             continue
         hash_of_bank = getattr(description.hashes, role)
-        if hash_of_bank is None:
-            raise InputError(
-                f"{name}: the bank has no hash of its {role} records, so nobody can tell whether these are they; leave "
-                "them out."
-            )
         examples = read(name)
         if examples.content_hash != hash_of_bank:
             raise InputError(
                 f"{name}: is not the {role} set that the bank was planned with ({examples.content_hash} here, "
-                f"{hash_of_bank} there): records, labels or their order differ."
+                f"{hash_of_bank or 'no hash'} there): records, labels or their order differ. Of a bank without hashes "
+                "nobody can tell; leave the set out."
             )
         sets_by_role[role] = examples
     return sets_by_role

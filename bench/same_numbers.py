@@ -56,7 +56,7 @@ FORGET = "--data leakfile.npz --test-data leakfile_other.npz --class leakclass1 
 RUNS = {
     "ks": f"ks {SETS} {TARGET} {SMALL} {HELD} --test-option shadow.never=20 --tests all --out RUN",
     "ks by groups": f"ks {SETS} {GROUPS} {TARGET} {SMALL} {HELD} --out RUN",
-    "ks of simulated targets": f"ks {SETS} --target-data deal/query.npz:0.5 {SMALL} {HELD} --same-recipe --out RUN",
+    "ks of simulated targets": f"ks {PAIR} {SMALL} {WITHOUT_HOLDOUT} --same-recipe --out RUN",
     "ks by two sets": f"ks {PAIR} {TWO_SETS} {SMALL} {WITHOUT_HOLDOUT} --out RUN",
     "ks by the query set alone": f"ks {PAIR} --target query.csv {SMALL} {WITHOUT_HOLDOUT} --out RUN",
     "ks by members": f"ks {MEMBERS} --out RUN",

@@ -34,10 +34,6 @@ class SurenessTest(ja.KSTest):
     least: ClassVar[Mapping[str, int]] = {"models": 19}
     assumes: ClassVar[str] = "Sureness test: the target was trained like its models, on data like the calibration set."
 
-    @property
-    def references(self) -> int:
-        return self.models
-
     def training_sizes(self, sizes: ja.Sets[int]) -> tuple[tuple[int, int], ...]:
         return ((self.models, round(2 / 3 * sizes[ja.Role.CALIBRATION])),)
 

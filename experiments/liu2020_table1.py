@@ -12,6 +12,7 @@ MNIST, 1.122 / 1.094 / 1.000 on 50 / 75 / 100% of SVHN, 0.094 / 0.065 / 0.049 on
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def targets(query: Examples, calibration: Examples, other: Examples, records: in
     """The eight columns, in the paper's order, named after the data that stand in for its sets."""
     q, c, whole = query.name, calibration.name, Part(calibration, 1.0)
     share = min(1.0, records / len(other))
+    # Of another domain: its class k is taken for class k of the query set.
+    other = replace(other, class_names=query.class_names)
     return [
         SimulatedTarget(q, (Part(query, 1.0),)),
         SimulatedTarget(f"50% {c}", (Part(calibration, 0.5),)),
@@ -96,7 +99,7 @@ def main() -> None:
     audit = judge(key, shadows, columns, tests=tests)
     floor, first = audit.result.noise_floor, audit.targets[0]
     assert floor is not None
-    assert first.rho is not None
+    assert first.ratio is not None
     record = {
         "experiment": "liu2020_table1",
         "size": arguments.size,
@@ -112,20 +115,20 @@ def main() -> None:
                 "paper_rho": PAPER[paper_name][1],
                 "expected": target.truth.expected if target.truth else None,
                 "training_records": target.truth.training_records if target.truth else None,
-                "ks": float(np.median(np.array(target.rho.distances, float))),
-                "rho": target.rho.median,
-                "low": target.rho.low,
-                "high": target.rho.high,
-                "values": target.rho.values,
+                "ks": float(np.median(np.array(target.ratio.rho.distances, float))),
+                "rho": target.ratio.rho.median,
+                "low": target.ratio.rho.low,
+                "high": target.ratio.rho.high,
+                "values": target.ratio.rho.values,
                 "verdict": target.verdict,
                 "because": target.because,
-                "paper_rule": target.paper_rule,
+                "paper_rule": target.ratio.rule,
             }
             for paper_name, target in zip(PAPER, audit.targets, strict=True)
-            if target.rho is not None
+            if target.ratio is not None
         ],
         "noise_floor": floor.values,
-        "calibration_distances": first.rho.calibration_distances,
+        "calibration_distances": first.ratio.rho.calibration_distances,
         "checks": msgspec.to_builtins(first.checks),
     }
     record["sentence"] = sentence(record["columns"])

@@ -39,7 +39,6 @@ from .ks.by_group import group_evidence as group_evidence
 from .ks.evidence import of_file as of_file
 from .ks.judge import evidence_for as evidence_for
 from .ks.judge import leave_one_out as leave_one_out
-from .ks.judge import unlearned_models as unlearned_models
 from .ks.judge_outputs import HOLM as HOLM
 from .ks.judge_outputs import adjusted as adjusted
 from .ks.judge_outputs import floor_of as floor_of
@@ -47,7 +46,6 @@ from .ks.judge_outputs import judge_outputs as judge_outputs
 from .ks.judge_outputs import target_result as target_result
 from .ks.known_models import know_members as know_members
 from .ks.known_models import recipe_evidence as recipe_evidence
-from .ks.known_models import ways_by_members as ways_by_members
 from .ks.known_models import ways_of_use as ways_of_use
 from .ks.models import make_pool as make_pool
 from .ks.models import target_row as target_row
@@ -57,6 +55,7 @@ from .ks.result import Truth as Truth
 from .ks.target import Target as Target
 from .ks.taught import learners_of as learners_of
 from .ks.taught import taught_difficulty as taught_difficulty
+from .ks.tests_of_use.rho import samples_of_rho as samples_of_rho
 from .ks.tests_of_use.test import TRUSTED as TRUSTED
 from .ks.tests_of_use.test import Lack as Lack
 from .ks.tests_of_use.test import judgement_of_use as judgement_of_use
@@ -73,7 +72,6 @@ from .ks.train import default_tests as default_tests
 from .ks.train import members as members
 from .ks.train import plan_of as plan_of
 from .ks.train import possible_tests as possible_tests
-from .ks.train import tests_without_models as tests_without_models
 from .left_out import leave_out as leave_out
 from .open_bank import kinds_of as kinds_of
 from .open_bank import open_bank as open_bank
@@ -82,16 +80,11 @@ from .open_bank import target_outputs as target_outputs
 from .pdtp.audit import PDTPAudit as PDTPAudit
 from .pdtp.audit import measure_pdtp as measure_pdtp
 from .pdtp.result import PDTPResult as PDTPResult
-from .power.audit import PowerReducible as PowerReducible
-from .power.audit import PowerWork as PowerWork
-from .power.audit import choose_power_work as choose_power_work
+from .power.audit import PowerModels as PowerModels
 from .power.audit import measure_power as measure_power
 from .power.audit import power_of_models as power_of_models
 from .power.audit import power_of_scores as power_of_scores
-from .power.audit import power_operations as power_operations
-from .power.audit import reduced as reduced
 from .power.result import FRACTIONS as FRACTIONS
-from .power.result import ByModels as ByModels
 from .power.result import Chance as Chance
 from .power.result import PowerAudit as PowerAudit
 from .power.result import PowerResult as PowerResult

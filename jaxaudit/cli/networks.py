@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from jaxaudit.cli.groups import Network, RecipeFlags, named_sets
 from jaxaudit.cli.options import Options, with_usual
@@ -80,30 +79,22 @@ def time_of(operations: float, cost: StepCost) -> str:
     return f"about {duration(seconds_of(operations, cost))} on two cores of a CPU"
 
 
-class PlannedSize(NamedTuple):
-    """What an effort takes, what it leaves out, and by how much the minimum detectable fraction is then larger."""
-
-    operations: float
-    reduced: Sequence[str]
-    effect: float = 1.0
-
-
-def lines_of_effort(reached: PlannedSize, in_full: float, cost: StepCost) -> list[str]:
+def lines_of_effort(reduced: Sequence[str], in_full: float, cost: StepCost) -> list[str]:
     """Lines of a printed plan: what it leaves out, and how long a run takes that leaves nothing out (`in_full`)."""
-    if not reached.reduced:
+    if not reduced:
         return []
-    lines = [f"  reduced: {'; '.join(reached.reduced)}"]
-    if reached.effect > 1.01:
-        lines.append(f"  effect: the minimum detectable fraction is about {reached.effect:.1f} times as large")
-    return [*lines, f"  --effort full: {time_of(in_full, cost)}; nothing reduced"]
+    full = f"  --effort full: {time_of(in_full, cost)}; nothing reduced"
+    return [f"  reduced: {'; '.join(reduced)}", full]
 
 
-def numbers_of_effort(effort: str, reached: PlannedSize, in_full: float, cost: StepCost) -> dict[str, object]:
+def numbers_of_effort(
+    effort: str, operations: float, reduced: Sequence[str], in_full: float, cost: StepCost
+) -> dict[str, object]:
     """The same as `lines_of_effort`, as fields for `--json`; `effort` is the name of the run's effort."""
     return {
         "effort": effort,
-        "operations": reached.operations,
-        "seconds": seconds_of(reached.operations, cost),
-        "reduced": list(reached.reduced),
+        "operations": operations,
+        "seconds": seconds_of(operations, cost),
+        "reduced": list(reduced),
         "seconds_in_full": seconds_of(in_full, cost),
     }

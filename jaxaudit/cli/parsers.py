@@ -108,24 +108,6 @@ def parse_lora(text: str) -> LoRA:
     )
 
 
-def parse_target_data(text: str) -> tuple[str, float]:
-    """A data set's name and a fraction, from `NAME[:FRACTION]`; without a fraction, 1.
-
-    >>> parse_target_data("mnist:0.1"), parse_target_data("mnist@train[:100]"), parse_target_data("mnist:3.0.1")
-    (('mnist', 0.1), ('mnist@train[:100]', 1.0), ('mnist:3.0.1', 1.0))
-    """
-    name, _, last = text.rpartition(":")
-    try:
-        fraction = float(last)
-    except ValueError:
-        return text, 1.0
-    if not name:
-        return text, 1.0
-    if not 0 < fraction <= 1:
-        raise InputError(f"--target-data {text}: the fraction must be above 0 and at most 1, such as {name}:0.5.")
-    return name, fraction
-
-
 def parse_reference(text: str) -> tuple[str, Path | None]:
     """The name and file of reference weights, from NAME=PATH; no file for `untrained`.
 

@@ -25,7 +25,7 @@ from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_file, groups_in_file, load_groups, number_sets
 from jaxaudit.data.labels import COLUMN, INDEX_NAMES, MOST_CLASSES, are_dealt
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.pairs import drop_overlap, find_overlap, refuse_overlap
+from jaxaudit.data.pairs import CALIBRATION, drop_overlap, find_overlap, refuse_held
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.scores.table import ScoreTable, load_scores
 from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
@@ -103,7 +103,7 @@ def match(query: Examples, calibration: Examples, *, drop_shared: bool) -> Examp
     """The calibration set with the query set's classes in the same order, and without records of the query set."""
     aligned = align_classes(query, calibration)
     if not drop_shared:
-        refuse_overlap(query, aligned)
+        refuse_held(query, aligned, "query set", of=CALIBRATION)
         return aligned
     return drop_from(aligned, query, "query")
 

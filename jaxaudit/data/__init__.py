@@ -23,7 +23,6 @@ __all__ = [
     "Table",
     "align_classes",
     "align_dealt",
-    "align_target_data",
     "candidate_indices",
     "category_counts",
     "concatenate",

@@ -75,12 +75,10 @@ from .own_table import refuse_read_otherwise as refuse_read_otherwise
 from .own_table import source_rows as source_rows
 from .pairs import align_classes as align_classes
 from .pairs import align_dealt as align_dealt
-from .pairs import align_target_data as align_target_data
 from .pairs import are_copies as are_copies
 from .pairs import drop_overlap as drop_overlap
 from .pairs import find_overlap as find_overlap
 from .pairs import refuse_held as refuse_held
-from .pairs import refuse_overlap as refuse_overlap
 from .pairs import without_copies as without_copies
 from .paths import entries as entries
 from .paths import exists as exists

@@ -90,37 +90,7 @@ def _with_columns_of(query: Examples, other: Examples) -> Examples:
     return replace(other, inputs=other.inputs[:, places], titles=query.titles, notes=(*other.notes, note))
 
 
-def align_target_data(query: Examples, other: Examples) -> Examples:
-    """`other` with the class names of `query`, to simulate a target's training set.
-
-    Classes are matched by name if the query set knows every name. If it knows none, class k is matched with class k:
-    the data are from another domain (CIFAR-10 for digits, as in Table 1 of Liu & Tsaftaris 2020), and only the number
-    of outputs must suffice.
-
-    >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
-    >>> named = Examples(np.zeros((1, 1)), np.array([0]), ("dog", "cat"), "named")
-    >>> foreign = Examples(np.zeros((1, 1)), np.array([0]), ("ship", "plane"), "foreign")
-    >>> align_target_data(query, named).labels, align_target_data(query, foreign).labels
-    (array([1], dtype=int32), array([0], dtype=int32))
-    """
-    class_names = set(query.class_names)
-    strange = [name for name in other.class_names if name not in class_names]
-    if not strange:
-        return _reordered(query, other)
-    if len(strange) < len(other.class_names):
-        raise InputError(
-            f"{other.name} shares some classes with {query.name} but not {few(map(repr, strange))}: their outputs "
-            "are unknown; rename or leave out these classes."
-        )
-    if len(other.class_names) > len(query.class_names):
-        raise InputError(
-            f"{other.name} has {len(other.class_names)} classes, but {query.name} only {len(query.class_names)}: a "
-            "model with the query set's outputs cannot learn it; choose data with at most as many classes."
-        )
-    return replace(other, class_names=query.class_names)
-
-
-HOLDOUT, MEMBERS = "holdout", "members"
+HOLDOUT, MEMBERS, CALIBRATION = "holdout", "members", "calibration set"
 SAME = 0.5
 """The share of rows from which on outputs on different records are copies, if so many are equal, and all different."""
 LEAST_SAME = 8
@@ -128,6 +98,7 @@ LEAST_SAME = 8
 MEANING = {
     HOLDOUT: "a holdout has records of the query set's provider that nobody trained on",
     MEMBERS: "known members are records that the target did use, and that are in no other set",
+    CALIBRATION: "a calibration set holds no record of the query set",
 }
 
 
@@ -164,16 +135,6 @@ def find_overlap(
     return order[index[calibration_indices]], calibration_indices
 
 
-def refuse_overlap(query: Examples, calibration: Examples) -> None:
-    """Checks that no record is shared."""
-    shared = find_overlap(query, calibration)
-    if len(shared[0]):
-        raise InputError(
-            f"{_shared(shared, query, calibration)}; the sets must be disjoint: use `drop_overlap` to remove them "
-            "from the calibration set."
-        )
-
-
 def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
     """`calibration` without the records that also occur in `query`, in unchanged order; some must remain."""
     _, rows = find_overlap(query, calibration)
@@ -190,7 +151,7 @@ def drop_overlap(query: Examples, calibration: Examples, role: str = "calibratio
 def refuse_held(
     other: Examples, held: Examples, role: str, advice: str = "use `drop_overlap` to leave them out", of: str = HOLDOUT
 ) -> None:
-    """Checks that a set of known use, `held`, shares no record with one of another `role`."""
+    """Checks that a set of known use, `held`, shares no record with one of another `role`; `of` is its own."""
     shared = find_overlap(other, held)
     if len(shared[0]):
         raise InputError(f"{_shared(shared, other, held)}, as {of} and {role}; {MEANING[of]}: {advice}.")

@@ -174,7 +174,7 @@ HOLDOUT_MODELS = "holdout test's models"
 SHADOW_MODELS = "shadow test's models"
 CALIBRATION_LIKE_TARGET = "calibration like target's data"
 MIN_CALIBRATION_ACCURACY = 2 / 3
-RECIPE = "train longer, change the learning rate, or use another model"
+RECIPE = "train longer, scale the inputs, change the learning rate, or use another model"
 
 ONE_CLASS = "all its records are of one class, so accuracy shows nothing:"
 
@@ -213,27 +213,24 @@ def shadow_accuracy(accuracies: Float[np.ndarray, " shadows"]) -> Check:
 def models_of_test(
     name: str,
     accuracies: PerModel,
-    recipe: str = RECIPE,
     *,
     models_name: str = "",
     decisive: bool = False,
 ) -> Check:
-    """The shadow models of a test of use fit their own training data; `name` names the check, `recipe` is advice. A
-    failure is
-    a warning: `p_never` is exact for any shadow models.
-    """
+    """The shadow models of a test of use fit their own training data; `name` names the check. A failure is
+    a warning: `p_never` is exact for any shadow models."""
     worst = float(np.min(accuracies))
     message = f"lowest training accuracy of any {models_name or f'of the {name}'}: {worst:.1%}"
-    advice = f", under {MIN_ACCURACY:.0%}; {recipe}"
+    advice = f", under {MIN_ACCURACY:.0%}; {RECIPE}"
     return threshold_check(name, worst, MIN_ACCURACY, message, advice, decisive=decisive)
 
 
-def better_recipe(fit: Check, recipe: str) -> str:
-    """Advice to train better models, a phrase that ends in `recipe`; empty if `fit`, from `models_of_test`, passed."""
+def better_recipe(fit: Check) -> str:
+    """Advice to train better models, as a phrase; empty if `fit`, from `models_of_test`, passed."""
     if fit.passed:
         return ""
     lowest = "unknown" if fit.value is None else f"{fit.value:.1%}"
-    return f"its models fit badly (lowest training accuracy: {lowest}): {recipe}"
+    return f"its models fit badly (lowest training accuracy: {lowest}): {RECIPE}"
 
 
 def _accuracy_reach(accuracy: float, labels: np.ndarray) -> tuple[float, float]:
@@ -316,17 +313,17 @@ def class_coverage(
     query: Integers,
     calibration: Int[np.ndarray, " m"],
     class_names: tuple[str, ...],
-    minimum: int = MIN_CLASS_RECORDS,
 ) -> Check:
-    """Checks that every class that occurs has at least `minimum` records in query set and calibration set (labels)."""
+    """Checks that every class that occurs has at least 10 records in query set and calibration set (labels)."""
     counts = np.stack([np.bincount(labels, minlength=len(class_names)) for labels in (query, calibration)])
     occurring = np.where(counts.any(axis=0), counts, counts.max() + 1)
     side, scarcest = np.unravel_index(np.argmin(occurring), counts.shape)
     fewest = int(counts[side, scarcest])
     where = ("query", "calibration")[side]
     message = f"the rarest class is {class_names[scarcest]!r}, with {fewest} records in the {where} set"
-    advice = f"; models cannot learn a class from fewer than {minimum}: add records or drop the class from both sets"
-    return threshold_check(CLASS_COVERAGE, float(fewest), float(minimum), message, advice, decisive=False)
+    least = MIN_CLASS_RECORDS
+    advice = f"; models cannot learn a class from fewer than {least}: add records or drop the class from both sets"
+    return threshold_check(CLASS_COVERAGE, float(fewest), float(least), message, advice, decisive=False)
 
 
 def positive_control(controls: Sequence[Rho]) -> Check:

@@ -338,57 +338,49 @@ def blind_baseline(
     return Baseline(p_values, tuple(sorted(apart, key=lambda name: -apart[name])[:3]))
 
 
+NO_MEASURE = "so what the target remembers of them is no measure of the query set"
+NOT_DEALT = (
+    "so they were not dealt at random, and a difference of the target's scores need not be use. Split one set of "
+    "records at random"
+)
+
+
 def holdout_blind(baseline: Baseline) -> Check:
     """Query set and holdout cannot be told apart without the target; a warning if nothing was measured.
 
     If the sets were dealt at random, the check fails with probability at most 1% (`DEALT_LEVEL`).
     """
-    if not baseline.p_values:
-        message = "whether query set and holdout can be told apart without the target was not measured: the table has "
-        message += "neither covariates, nor scores of models that used neither set, nor texts. Sets of two sources "
-        message += "look like use: add what is known of records, such as their lengths (columns `covariate.`)"
-        return Check(HOLDOUT_LIKE_QUERY, False, None, DEALT_LEVEL, False, message)
-    smallest = baseline.smallest
-    names = " and ".join(
-        {"columns": "other columns", "texts": "their words"}[part_name] for part_name in baseline.p_values
-    )
-    if smallest > DEALT_LEVEL:
-        message = f"query set and holdout were not told apart by {names} (p = {smallest:.2g}, above {DEALT_LEVEL:g})"
-        return Check(HOLDOUT_LIKE_QUERY, True, smallest, DEALT_LEVEL, True, message)
-    worst = min(baseline.p_values, key=lambda name: baseline.p_values[name])
-    by = "their words" if worst == "texts" else ", ".join(baseline.revealing)
-    message = (
-        f"query set and holdout can be told apart without the target (p = {smallest:.2g}), by {by}; so they were not "
-        "dealt at random, and a difference of the target's scores need not be use. Split one set of records at random"
-    )
-    return Check(HOLDOUT_LIKE_QUERY, False, smallest, DEALT_LEVEL, True, message)
+    return _blind(baseline, HOLDOUT_LIKE_QUERY, "query set and holdout", NOT_DEALT)
 
 
 def members_blind(baseline: Baseline) -> Check:
-    """Known members, the first records of `baseline`, were not told apart from the others without the target's outputs.
-    A failure takes away a verdict that rests on the members; a check without numbers is a warning.
-    """
-    if not baseline.p_values:
-        message = "whether known members were sampled like the other two sets was not measured: the table has neither "
-        return Check(MEMBERS_LIKE_QUERY, False, None, DEALT_LEVEL, False, f"{message}covariates nor texts")
-    smallest = baseline.smallest
-    passed = smallest > DEALT_LEVEL
-    message = (
-        f"known members were not told apart from the other two sets (p = {smallest:.2g}, above {DEALT_LEVEL:g})"
-        if passed
-        else f"known members can be told apart from the other two sets without a model (p = {smallest:.2g}), so what "
-        "the target remembers of them is no measure of the query set. Draw them at random from the same records"
-    )
-    return Check(MEMBERS_LIKE_QUERY, passed, smallest, DEALT_LEVEL, True, message)
+    """Known members, the first records of `baseline`, cannot be told apart from the others without the target."""
+    advice = f"{NO_MEASURE}. Draw them at random from the same records"
+    return _blind(baseline, MEMBERS_LIKE_QUERY, "known members and the other two sets", advice)
 
 
 def members_of_other_groups() -> Check:
     """The failed check of known members of other groups than query set and holdout, which were dealt within groups."""
-    message = (
-        "known members are of other groups than query set and holdout, so what the target remembers of them is no "
-        "measure of the query set. Deal the records of every group over all three sets"
-    )
-    return Check(MEMBERS_LIKE_QUERY, False, None, None, True, message)
+    message = f"known members are of other groups than query set and holdout, {NO_MEASURE}. Deal the records of every "
+    return Check(MEMBERS_LIKE_QUERY, False, None, None, True, f"{message}group over all three sets")
+
+
+def _blind(baseline: Baseline, name: str, sets: str, advice: str) -> Check:
+    if not baseline.p_values:
+        message = f"whether {sets} can be told apart without the target was not measured: the table has neither "
+        message += "covariates, nor scores of models that used neither set, nor texts. Sets of two sources look like "
+        message += "use: add what is known of records, such as their lengths (columns `covariate.`)"
+        return Check(name, False, None, DEALT_LEVEL, False, message)
+    smallest = baseline.smallest
+    words = {"columns": "other columns", "texts": "their words"}
+    if smallest > DEALT_LEVEL:
+        names = " and ".join(words[part_name] for part_name in baseline.p_values)
+        message = f"{sets} were not told apart by {names} (p = {smallest:.2g}, above {DEALT_LEVEL:g})"
+        return Check(name, True, smallest, DEALT_LEVEL, True, message)
+    worst = min(baseline.p_values, key=lambda part_name: baseline.p_values[part_name])
+    by = words[worst] if worst == "texts" else ", ".join(baseline.revealing)
+    message = f"{sets} can be told apart without the target (p = {smallest:.2g}), by {by}; {advice}"
+    return Check(name, False, smallest, DEALT_LEVEL, True, message)
 
 
 def _rows(

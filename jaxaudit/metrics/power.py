@@ -111,7 +111,6 @@ def own_data_stretch(
     log_odds: Scores,
     membership: Members,
     draws: Int[np.ndarray, " models"],
-    share: float = SHARE,
 ) -> float:
     """The factor (>= 1) by which a target with its own data deviates more from the shadow models' mean than they do.
 
@@ -129,7 +128,7 @@ def own_data_stretch(
         return 1.0
     whole, base = float(np.trace(common)) / len(common), float(common[apart].mean())
     part = float(np.clip((common[same].mean() - base) / (whole - base), 0, 1)) if whole > base else 0.0
-    return float(np.sqrt(1 - part + part * (1 + share) / (1 - share)))
+    return float(np.sqrt(1 - part + part * (1 + SHARE) / (1 - SHARE)))
 
 
 def as_of_own_data(

@@ -290,19 +290,16 @@ BLOCK = 2_000
 MEDIAN_SQUARE = float(special.ndtri(0.75)) ** 2
 """The median of the square of a standard normal number."""
 SMALLEST, HALVINGS = 1e-18, 60
-MIDDLE = (0.025, 0.975)
 
 
 class GroupTest(NamedTuple):
     """The test of one group: `p_never` of "no record of the group was used", at most u with probability at most u;
-    `least` is the smallest p-value that the counts allow, and `low` to `high` is 95% of the effect without use.
+    `least` is the smallest p-value that the counts allow.
     """
 
     p_never: float
     least: float
     effect: float
-    low: float
-    high: float
 
 
 class StandardMeans(NamedTuple):
@@ -379,17 +376,10 @@ def among_groups(scores: Numbers, groups: Integers, size: int) -> list[GroupTest
     in_holdout = ~sample.in_query
     holdout = np.sort(sample.standard[in_holdout])
     slack = 1e-9 * (1 + np.abs(sample.standard).max())
-    low, high = np.quantile(holdout, MIDDLE).tolist()
     centre, tests = float(sample.means[in_holdout].mean()), []
-    from_centre = sample.centre - centre
     for mean, deviation in zip(sample.means[sample.in_query], sample.deviations[sample.in_query], strict=True):
         above = len(holdout) - int(np.searchsorted(holdout, (mean - sample.centre) / deviation - slack))
-        chance = low * deviation + from_centre, high * deviation + from_centre
-        tests.append(
-            GroupTest(
-                (1 + above) / (1 + len(holdout)), 1 / (1 + len(holdout)), float(mean - centre), *map(float, chance)
-            )
-        )
+        tests.append(GroupTest((1 + above) / (1 + len(holdout)), 1 / (1 + len(holdout)), float(mean - centre)))
     return tests
 
 
@@ -422,7 +412,7 @@ def within_group(key: OneKey, scores: Numbers, size: int, permutations: int = PE
     """
     n = len(scores)
     if not 0 < size < n:
-        return GroupTest(1.0, 1.0, 0.0, 0.0, 0.0)
+        return GroupTest(1.0, 1.0, 0.0)
     centred = scores - scores.mean()
     per_sum = 1 / size + 1 / (n - size)
     observed = float(centred[:size].sum())
@@ -432,27 +422,23 @@ def within_group(key: OneKey, scores: Numbers, size: int, permutations: int = PE
         sums = centred[np.array(list(combinations(range(n), size)))].sum(axis=1)
         p_never, least = float((sums >= least_sum).mean()), 1 / len(sums)
     else:
-        p_never, sums = _by_random_deals(key, centred, size, least_sum, permutations)
+        p_never = _by_random_deals(key, centred, size, least_sum, permutations)
         # Random deals draw the observed one again.
         least = max(1 / (1 + permutations), 1 / comb(n, min(size, n - size, LARGEST_SIDE)))
-    low, high = (per_sum * np.quantile(sums, MIDDLE)).tolist()
-    return GroupTest(p_never, least, per_sum * observed, low, high)
+    return GroupTest(p_never, least, per_sum * observed)
 
 
-def _by_random_deals(
-    key: OneKey, centred: np.ndarray, size: int, least_sum: float, permutations: int
-) -> tuple[float, np.ndarray]:
-    """The sequential p-value by random deals, and the sums of the first ones."""
-    generator, extreme, first = generator_of(key), 0, np.zeros(0)
+def _by_random_deals(key: OneKey, centred: np.ndarray, size: int, least_sum: float, permutations: int) -> float:
+    """The sequential p-value by random deals."""
+    generator, extreme = generator_of(key), 0
     for start in range(0, permutations, BLOCK):
         count = min(BLOCK, permutations - start)
         sums = np.concatenate([rows[:, :size].sum(axis=1) for rows in shuffled(generator, centred, count)])
-        first = first if start else sums
         places = np.flatnonzero(sums >= least_sum)
         if extreme + len(places) >= ENOUGH:
-            return ENOUGH / (start + int(places[ENOUGH - extreme - 1]) + 1), first
+            return ENOUGH / (start + int(places[ENOUGH - extreme - 1]) + 1)
         extreme += len(places)
-    return (1 + extreme) / (1 + permutations), first
+    return (1 + extreme) / (1 + permutations)
 
 
 DRIFT_SOURCE = "Smyth 2004"

@@ -203,7 +203,6 @@ wide margin. Smaller limits need more records: `jaxaudit power` computes how man
 
 Verdict = Literal["forgotten", "not forgotten", "inconclusive"]
 Question = Literal["used", "left"]
-Difficulty = Literal["taught", "neighbours", "classes"]
 
 
 class Wording(NamedTuple):
@@ -291,8 +290,6 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
         doubts: reasons why the fraction may be wrong; they rule out `forgotten`. In a result empty, like the next two.
         unsettled: reasons why the upper limit is too large for `forgotten`.
         invalid: reasons why `p_never` itself may be wrong.
-        difficulty: what else than models told how difficult each record is: what the records `taught`, `neighbours`, or
-            `classes` alone. None if the test takes no difficulty off, or only what its models tell.
         numbers: further numbers of a test of your own, by name.
     """
 
@@ -311,7 +308,6 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
     doubts: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
-    difficulty: Difficulty | None = None
     numbers: dict[str, Number] = field(default_factory=dict)
 
     @property
@@ -368,13 +364,9 @@ def conclude(
     invalid: tuple[str, ...] = (),
     *,
     stated: float = STATED_FRACTION,
-    recipe: str = "",
     question: Question = "used",
 ) -> Usage:
-    """The numbers of one target with their verdict, by the rule of `Usage`; no p-value is adjusted.
-
-    `recipe` is advice if the shadow models fit badly, in place of "more records are needed".
-    """
+    """The numbers of one target with their verdict, by the rule of `Usage`; no p-value is adjusted."""
     refuse_stated(stated)
     words = WORDING[question]
     unsettled: list[str] = []
@@ -385,8 +377,7 @@ def conclude(
         )
     if limits.detectable is None:
         unsettled.append(f"not even {words.blind} would be detected with {POWER:.0%} probability")
-    if unsettled and (recipe or limits.detectable is None):
-        unsettled.append(recipe or "more records are needed")
+        unsettled.append("more records are needed")
     fraction, low, high, upper, detectable = given_limits(limits, stated)
     numbers = (p_never, p_fully, fraction, low, high, detectable, (), upper, None)
     usage = Usage(method, "inconclusive", *numbers, question, doubts, tuple(unsettled), invalid)

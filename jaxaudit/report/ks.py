@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxaudit.audits.ks.result import KSResult, OwnNumbers, TargetResult, array_names, check_ks_result, typical
+from jaxaudit.audits.ks.result import (
+    KSResult,
+    OwnNumbers,
+    RhoDetails,
+    TargetResult,
+    array_names,
+    check_ks_result,
+    typical,
+)
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.errors import visible
@@ -186,7 +194,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
     lines += [
         f"The paper's rule{called(target)}: {rule_in_words(target)}"
         for target in result.targets
-        if target.paper_rule not in (None, target.verdict)
+        if target.ratio is not None and target.ratio.rule != target.verdict
     ]
     # Limitations of what does not decide.
     own_caveats = {caveat for target in result.targets for caveat in target.finding.caveats}
@@ -225,7 +233,7 @@ def answer_of(target: TargetResult, level: float) -> Answer:
     if target.truth is not None:
         truth = target.truth
         facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
-    usage, rho, deciding = usage_of(target, target.method), target.rho, test_of(target, target.method)
+    usage, deciding = usage_of(target, target.method), test_of(target, target.method)
     name, shown, between, bar = "test", visible(deciding.title), "", None
     if usage is not None:
         name, shown = f"estimated {WORDING[usage.question].fraction}", UNKNOWN
@@ -235,7 +243,8 @@ def answer_of(target: TargetResult, level: float) -> Answer:
             between += "" if 0 <= usage.fraction <= 1 else ", cut at 0% and 100%"
             ends = usage.fraction_low, usage.fraction_high, usage.upper
             bar = DrawnShare(usage.fraction, *ends, f"at most {at_most(usage.upper)}")
-    elif target.method == "rho" and rho is not None:
+    elif isinstance(deciding.details, RhoDetails):
+        rho = deciding.details.rho
         name, shown, between = "rho", number_text(rho.median, 2), span(rho)
     trust = deciding.confidences.get("fraction")
     return Answer(
@@ -253,11 +262,10 @@ def answer_of(target: TargetResult, level: float) -> Answer:
 
 def rule_in_words(target: TargetResult) -> str:
     """What the paper's rule says and, where that is not the verdict, why, and which one decides."""
-    if target.paper_rule == target.verdict:
-        return str(target.paper_rule)
-    return (
-        f"{target.paper_rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
-    )
+    rule = target.ratio and target.ratio.rule
+    if rule == target.verdict:
+        return str(rule)
+    return f"{rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
 
 
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
@@ -265,10 +273,10 @@ SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.9
 
 def confidences(place: int, target: TargetResult, arrays: Arrays) -> tuple[Picture, ...]:
     """Confidences of target number `place`; none without rho, or of a result that came without arrays."""
-    rho = target.rho
-    if not arrays or rho is None:
+    if not arrays or target.ratio is None:
         return ()
-    name, which, replicates = visible(target.name), typical(rho), len(rho.values)
+    rho, name = target.ratio.rho, visible(target.name)
+    which, replicates = typical(rho), len(rho.values)
     samples = [arrays["query"][which], arrays[f"target_{place}"], arrays["calibration"][which]]
     gap = plot.widest_gap_at(samples[0], samples[1])
     distance, other = rho.distances[which], number_text(rho.calibration_distances[which])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.ks.result import GroupResult, KSResult, Rates, TargetResult, TestResult, Usage
+from jaxaudit.audits.ks.result import GroupResult, KSResult, Rates, RhoDetails, TargetResult, TestResult, Usage
 from jaxaudit.audits.ks.tests_of_use.test import TONES, percent_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
@@ -127,12 +127,13 @@ def usage_cells(targets: Sequence[TargetResult], level: float) -> PageTable:
 def rho_cells(result: KSResult) -> PageTable:
     """rho of every target, and of the controls, which are compared beside each target; here as beside the first."""
     rows = [
-        (visible(target.name), target.rho_verdict, target.paper_rule, target.rho)
+        (visible(target.name), test.finding.verdict, test.details.rule, test.details.rho)
         for target in result.targets
-        if target.rho is not None
+        for test in target.tests
+        if isinstance(test.details, RhoDetails)
     ]
-    for place, rho in enumerate(result.targets[0].controls, 1):
-        rows.append((f"control {place} (trained on both)", "-", "-", rho))
+    controls = result.targets[0].ratio.controls if result.targets[0].ratio else ()
+    rows += [(f"control {place} (trained on both)", "-", "-", rho) for place, rho in enumerate(controls, 1)]
     columns: dict[str, Column] = {
         "model": ("0", str),
         "verdict by rho": ("1", str),
@@ -299,10 +300,11 @@ EFFECT = (
     "effect: how much more used the group's scores look than those it is compared with, in standard deviations of a "
     "record."
 )
-SHARE = "share left: 0% is like models that never used the group, 100% like models that used it whole."
-MORE_THAN_ALL = "Above 100%: by chance, or the group looks more used than by models that used it whole."
-LESS_THAN_NONE = "Below 0%: by chance, or over-forgotten: the group looks less used than by models that never used it."
-NO_SHARE = "unknown: on this group, models that used it differ from models that did not by no more than chance."
+SHARE = (
+    "share left: 0% is like models that never used the group, 100% like models that used it whole; below and above, by "
+    "chance, or the group looks less used, or more, than by these. unknown: on this group, models that used it differ "
+    "from models that did not by no more than chance."
+)
 NUMBERED = (
     "Groups are numbered from 1, in the order in which they first occur among query set, holdout and members. These "
     "numbers (no.) are not your ids. Whose records a group has: look up the column group at its first query record, "
@@ -342,11 +344,7 @@ def _table(title: str, groups: Sequence[GroupResult]) -> PageTable:
 
 def _columns(groups: Sequence[GroupResult]) -> tuple[str, ...]:
     """How to read the columns of these groups, as far as they have something that needs it."""
-    shares = [round(100 * group.share) for group in groups if group.share is not None]
-    return (
-        *([EFFECT] if any(group.effect is not None for group in groups) else ()),
-        *([SHARE] if shares else ()),
-        *([MORE_THAN_ALL] if max(shares, default=0) > 100 else ()),
-        *([LESS_THAN_NONE] if min(shares, default=0) < 0 else ()),
-        *([NO_SHARE] if shares and len(shares) < len(groups) else ()),
+    effects, shares = ([getattr(group, name) for group in groups] for name in ("effect", "share"))
+    return tuple(
+        words for words, numbers in ((EFFECT, effects), (SHARE, shares)) if any(n is not None for n in numbers)
     )

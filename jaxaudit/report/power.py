@@ -53,14 +53,12 @@ HOW_TO_READ = (
     f"{100 * STATED_FRACTION:g}%.",
 )
 BY_SIZE = "Probability of detecting use of part of the query set"
-BY_MODELS = "By number of shadow models, at the sizes given"
 LARGER = "The same query set with larger holdouts"
 
 
 def power_part(run: Run[PowerResult]) -> RunContent:
     result, scored = run.result, "scores" in run.provenance.data
     size_given = result.given
-    by_models = {"shadow models": ("models", str), "min. detectable": ("min_detectable", _fraction)}
     # If the records do not suffice, the finding already gives the number that would.
     suffice = [_needed(result)] if result.finding.verdict == "sufficient" else []
     return RunContent(
@@ -85,7 +83,6 @@ def power_part(run: Run[PowerResult]) -> RunContent:
             _forgotten(result, scored),
             _detection(BY_SIZE, result.sizes, "terminal"),
             _detection(LARGER, result.holdouts, "both"),
-            *(() if scored else (table_of(BY_MODELS, result.by_models, by_models, on="both"),)),
         ),
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "

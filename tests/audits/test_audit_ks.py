@@ -62,10 +62,10 @@ def test_a_target_trained_on_the_query_set_has_not_forgotten(audit):
     The truth is counted by record, also where a slice of the query set comes by itself: its records have hashes.
     """
     first = audit.targets[0]
-    assert first.rho.high < 1
+    assert first.ratio.rho.high < 1
     assert first.verdict in ("not forgotten", "inconclusive")
     (alone,) = run(KNOWN[:1]).targets
-    assert (alone.rho, alone.verdict) == (first.rho, "not forgotten")
+    assert (alone.ratio, alone.verdict) == (first.ratio, "not forgotten")
     truths = [target.truth for target in audit.targets]
     assert [truth.used_fraction for truth in truths] == [1.0, 0.25, 0.0]
     assert [truth.training_records for truth in truths] == [240, 300, 120]
@@ -101,13 +101,13 @@ def test_a_printed_file_is_compared_at_its_resolution(of_files):
     whole, printed, denied = of_files.targets
     target = np.round(of_files.target_confidences[1].astype(np.float64), 2)
     expected = [ks_by_scipy(row, target) for row in query]
-    np.testing.assert_allclose(printed.rho.distances, expected, rtol=2.0**-22)
+    np.testing.assert_allclose(printed.ratio.rho.distances, expected, rtol=2.0**-22)
     expected = [ks_by_scipy(row, other) for row, other in zip(query, calibration, strict=True)]
-    np.testing.assert_allclose(printed.rho.calibration_distances, expected, rtol=2.0**-22)
-    assert denied.rho.distances != printed.rho.distances
+    np.testing.assert_allclose(printed.ratio.rho.calibration_distances, expected, rtol=2.0**-22)
+    assert denied.ratio.rho.distances != printed.ratio.rho.distances
     # Rounding keeps the order, so that distributions cannot be further apart than before.
-    assert np.less_equal(printed.rho.distances, whole.rho.distances).all()
-    assert max(whole.rho.high, printed.rho.high) < 1
+    assert np.less_equal(printed.ratio.rho.distances, whole.ratio.rho.distances).all()
+    assert max(whole.ratio.rho.high, printed.ratio.rho.high) < 1
     assert whole.truth is printed.truth is None
     # Without a control the check fails, and takes nothing from `not forgotten`.
     assert not named(whole, POSITIVE_CONTROL).passed
@@ -126,7 +126,7 @@ SHORT = FileTarget(Sets(query=as_outputs(np.full((200, 3), 1 / 3))))
     [
         ({"tests": [RhoTest(replicates=0)]}, r"\(got 0\)"),
         ({"tests": [RhoTest(controls=-1)]}, r"\(got -1\)"),
-        ({"tests": [RhoTest(subsample=0.0)]}, r"\(got 0\)"),
+        ({"targets": [SimulatedTarget("t", (Part(QUERY, 1.01),))]}, "give one above 0 and at most 1"),
         ({"tests": [RhoTest(subsample=1.5)]}, r"\(got 1.5\)"),
         ({"tests": [RhoTest(), RhoTest(replicates=2)]}, r"\(rho, rho\)"),
         ({"targets": [SimulatedTarget("empty", ())]}, r"^empty: no data to train this target on"),
@@ -137,13 +137,6 @@ def test_what_cannot_be_judged_is_refused_before_training(option, words, monkeyp
     monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     with pytest.raises(InputError, match=words):
         run(**option)
-
-
-@pytest.mark.parametrize("fraction", [0.0, -0.5, 1.01, float("nan")])
-def test_fractions_out_of_range(fraction):
-    target = SimulatedTarget("t", (Part(QUERY, fraction),))
-    with pytest.raises(InputError, match="give one above 0 and at most 1"):
-        make_pool(Sets(query=QUERY, calibration=CALIBRATION), (target,))
 
 
 def test_a_slice_of_the_query_set_from_another_file_is_known_by_its_records():

@@ -46,9 +46,9 @@ def told(audit: KSAudit, name: str) -> dict[str, Any]:
     Without the p-values that are adjusted for the number of targets.
     """
     ((place, target),) = ((place, each) for place, each in enumerate(audit.targets) if each.name == name)
-    assert target.rho is not None
+    assert target.ratio is not None
     return {
-        "rho": [target.rho, target.paper_rule],
+        "rho": [target.ratio.rho, target.ratio.rule],
         "confidences": audit.target_confidences[place].tolist(),
         **{usage.method: msgspec.structs.replace(usage, p_never_adjusted=None) for usage in target.usage},
     }

@@ -1,8 +1,6 @@
 """Known members, and outputs before a deletion, in the `ks` audit: what is judged by them, and what changes nothing."""
 
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,14 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 from scipy import stats
-from support.cli_runs import jaxaudit
 from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, replaced, with_log_odds
 from support.ks_audits import audit_ks
-from support.simulated_shadows import bank_of, provider
+from support.simulated_shadows import provider
 
 from jaxaudit import (
     DeletionTest,
-    Evidence,
     FileTarget,
     HoldoutTest,
     MembersTest,
@@ -25,7 +21,6 @@ from jaxaudit import (
     Role,
     Sets,
     SimulatedTarget,
-    TargetOutputs,
     TargetResult,
     judge,
     train_shadows,
@@ -161,16 +156,6 @@ def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers()
     assert simulated.usage[1].has_fraction
 
 
-@cache
-def bank() -> Evidence:
-    """Models of the holdout test."""
-    return bank_of(KEY, WORLD, POOL, [HELD])
-
-
-def outputs_of(given: FileTarget) -> TargetOutputs:
-    return given.says(bank(), "")
-
-
 def unused_by_groups(random: np.random.Generator, whole: np.ndarray) -> FileTarget:
     """A target that used the members alone, and says much the same of all records of a group."""
     level = random.normal(0, 3, whole.max() + 1)[whole] + random.normal(0, 1, len(whole))
@@ -246,31 +231,3 @@ def test_what_is_left_is_told_without_any_model(used: float, before: float, verd
 def test_what_it_cannot_compare_is_refused(given: FileTarget, options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         audit_ks(OF_DELETION, QUERY, None, None, [given], **{"tests": [DeletionTest()], **options})
-
-
-@pytest.fixture
-def deletion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for folder in ("sets", "after", "before"):
-        Path(folder).mkdir()
-    for role, part in (("query", QUERY), ("holdout", HOLDOUT)):
-        np.savez(f"sets/{role}.npz", x=part.inputs, y=part.labels)
-    for model, seed, used in (("after", 1, 0.0), ("before", 2, 1.0)):
-        for role, file in zip(("query", "holdout"), said_by(seed, used), strict=True):
-            np.savetxt(f"{model}/{role}.csv", file.probabilities, "%.6f", ",")
-
-
-@pytest.mark.outer
-@pytest.mark.usefixtures("deletion")
-def test_the_command_line_needs_neither_calibration_nor_members() -> None:
-    done = jaxaudit("ks", "--deal", "sets", "--target", "after", "--before", "before", "--out", "run", "--json")
-    assert done.code == 0, done.err
-    (found,) = done.result["targets"]
-    details = found["tests"][0]["details"]
-    assert (found["finding"]["verdict"], found["tests"][0]["name"]) == ("forgotten", "deletion")
-    assert details["upper"] < 0.25 < 1
-    assert details["fraction"] <= details["upper"]
-    assert details["question"] == "left"
-    again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
-    assert again.result["targets"] == done.result["targets"]
-    assert "before the deletion" in " ".join(Path("run/table.txt").read_text().split())

@@ -6,24 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit import FileTarget, HoldoutTest, KSTest, Part, RhoTest, Role, Sets, ShadowTest, SimulatedTarget
+from jaxaudit import FileTarget, HoldoutTest, KSTest, RhoTest, Role, Sets, ShadowTest
 from jaxaudit.audits import (
     EFFORTS,
     FEWEST,
     LEAST_RECORDS,
     LEAST_STEPS,
     Free,
-    PowerReducible,
-    PowerWork,
+    PowerModels,
     Work,
     choose,
-    choose_power_work,
     members,
     plan_of,
-    power_operations,
-    reduced,
 )
-from jaxaudit.cli.ks.effort import take_records
+from jaxaudit.cli.ks.effort import reductions, take_records
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import StepCost
@@ -156,10 +152,9 @@ def sets(holdout: bool = True, members: bool = False) -> Case:
         return Outputs(said, "probabilities", None, "float32", "out.csv")
 
     query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
-    target = SimulatedTarget("both", (Part(calibration, 0.5), Part(query, 1.0)))
     known = examples(400, 75, "m") if members else None
     of_roles = Sets(query=query, calibration=calibration, holdout=held if holdout else None, members=known)
-    return Case(of_roles, (FileTarget(of_roles.map(lambda _, of: outputs(of))),), (target,))
+    return Case(of_roles, (FileTarget(of_roles.map(lambda _, of: outputs(of))),))
 
 
 def test_outputs_are_taken_with_their_records():
@@ -169,8 +164,6 @@ def test_outputs_are_taken_with_their_records():
         examples, outputs = taken.sets[role], file.on[role]
         assert len(examples) == 40
         np.testing.assert_allclose(outputs.probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
-    # A simulated target is trained on what the sets have left.
-    assert [part.examples for part in taken.simulated[0].parts] == [taken.sets[Role.CALIBRATION], taken.query]
     # And members change nothing that is taken of the others.
     assert np.array_equal(taken.query.inputs, take_records(sets(), 40, jax.random.key(1)).query.inputs)
 
@@ -185,60 +178,24 @@ def test_a_longer_draw_holds_the_records_of_a_shorter_one_and_another_key_draws_
     assert other != few
 
 
-FULL = PowerWork(5000, 3000, 40, 15, 64)
-FREE = PowerReducible(True, True, True)
-
-
-def operations(work: PowerWork) -> float:
-    return power_operations(work, StepCost(1e6, 50.0, 1))
-
-
-def costing(share: float) -> StepCost:
-    """The cost of a step with which a quick effort is this share of the full work."""
-    times = EFFORTS["quick"] / operations(FULL) / share
-    return StepCost(1e6 * times, 50.0 * times, 1)
-
-
-def test_operations_by_hand():
-    """71 steps an epoch."""
-    steps = 15 * -(-(2500 + round(0.67 * 3000)) // 64)
-    assert operations(FULL) == pytest.approx(40 * steps * 1e6 + 40 * 8000 * 50)
-
-
-@pytest.mark.parametrize("free", [FREE, PowerReducible(False, True, True), PowerReducible(True, False, True)])
-@pytest.mark.parametrize("share", [2.0**-size for size in range(12)])
-def test_a_plan_is_within_the_effort_and_reduces_in_order(free: PowerReducible, share: float):
-    cost, most = costing(share), EFFORTS["quick"] * (1 + 1e-9)
-    work = choose_power_work(FULL, cost, "quick", free)
-    assert choose_power_work(FULL, cost, "full", free) == FULL
-    if power_operations(work, cost) > most:
-        smallest = PowerWork(200, 200, 19, 5, 64)
-        assert free.models is (work.models == smallest.models)
-        assert work[:2] == (smallest[:2] if free.records else FULL[:2])
-        assert work.epochs == smallest.epochs
-        return
-    assert free.models or work.models == FULL.models
-    assert free.records or work[:2] == FULL[:2]
-    # Epochs are reduced only where records are as few as they may be, and records only where models are.
-    fewest = 19 if free.models else 40
-    if work.epochs < 15:
-        assert work[:2] == ((200, 200) if free.records else FULL[:2])
-        assert power_operations(work._replace(models=fewest, epochs=work.epochs + 1), cost) > most
-    if work[:2] != FULL[:2]:
-        assert power_operations(FULL._replace(models=fewest), cost) > most
-    # One more of anything would be too much.
-    if work.models < FULL.models:
-        assert power_operations(work._replace(models=work.models + 1), cost) > most
-    if 200 < work.query < FULL.query:
-        more = work._replace(query=work.query + 100, calibration=min(FULL.calibration, work.query + 100))
-        assert power_operations(more._replace(models=fewest), cost) > most
-
-
-def test_the_smallest_and_what_is_less():
-    endless = StepCost(1e30, 0.0, 1)
-    assert choose_power_work(FULL, endless, "quick", FREE)[:4] == (200, 200, 19, 5)
-    assert choose_power_work(FULL, endless, "quick", PowerReducible(False, False, False)) == FULL
-    assert choose_power_work(PowerWork(150, 3000, 20, 3), endless, "quick", FREE)[:4] == (150, 200, 19, 3)
-    assert reduced(FULL, FULL) == ()
-    less = "models 40 to 19", "calibration records 3,000 to 200", "epochs 15 to 5"
-    assert reduced(FULL, PowerWork(5000, 200, 19, 5)) == less
+def test_power_is_planned_as_ks_is():
+    """By hand: 71 steps an epoch. Fewer models go first, down to 19, then records, with more epochs, then epochs."""
+    test = PowerModels(models=40)
+    full = Work(5000, 3000, 0, (), 5000, (test,), 15, 64, lightest=(test.lighter(),))
+    steps = 15 * -(-(2500 + 2000) // 64)
+    once = plan_of(0, full, StepCost(1e6, 50.0, 1)).operations
+    assert once == pytest.approx(40 * steps * 1e6 + 40 * 8000 * 50)
+    times = EFFORTS["quick"] / once
+    few = [
+        choose(full, [StepCost(1e6 * times / share, 50.0 * times / share, 1)], "quick", ALL).work
+        for share in (0.9, 0.4)
+    ]
+    assert few[0] == full._replace(tests=(PowerModels(models=19),))
+    assert few[1].tests == full.lightest
+    assert (few[1].query, few[1].epochs) == (5000, 5)
+    least = choose(full, [StepCost(1e30, 0.0, 1)], "quick", ALL).work
+    assert (least.records, least.epochs) == ((200, 200, 0, 0), 5)
+    assert list(reductions(full, least)) == [
+        *("query records 5,000 to 200", "calibration records 3,000 to 200"),
+        *("models of the measurement 40 to 19", "epochs 15 to 5"),
+    ]

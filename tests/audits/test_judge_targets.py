@@ -130,7 +130,7 @@ class OwnTest(ShadowTest):
     [
         ({"level": 1.0}, r"level.* got 1"),
         ({"targets": []}, "no target"),
-        ({"tests": []}, "no test"),
+        ({"tests": []}, "at least one test"),
         ({"tests": [ShadowTest(), ShadowTest()]}, r"\(shadow, shadow\)"),
         ({"shadows": no_models(POOL)}, "records of the holdout but no outputs"),
         ({"shadows": no_models(POOL), "tests": [ShadowTest()]}, "shadow test cannot be made: there are 0 of at least"),

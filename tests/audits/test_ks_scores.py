@@ -114,7 +114,7 @@ def test_a_baseline_adds_power() -> None:
 
 
 @pytest.mark.parametrize("by", [-1.0, 1.0])
-def test_a_score_of_unknown_direction_gives_no_verdict_and_members_tell_the_direction(by: float) -> None:
+def test_a_score_of_unknown_direction_gives_no_verdict(by: float) -> None:
     """Of an over-forgotten model, any difference would be use: what is found is a difference, and no use."""
     columns = _columns(np.random.default_rng(4), 0.0)
     columns["target.loss"] = columns["target.loss"] + by * (columns["set"] == "query")
@@ -123,7 +123,6 @@ def test_a_score_of_unknown_direction_gives_no_verdict_and_members_tell_the_dire
     assert found.verdict == "inconclusive"
     assert found.usage[0].p_never <= 0.001
     assert not found.usage[0].has_fraction
-    assert "number lower" in found.because
     directed = _judged(renamed, lower=["number"])
     assert directed.verdict == ("not forgotten" if by < 0 else "inconclusive")
 

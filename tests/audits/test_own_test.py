@@ -63,10 +63,6 @@ class LossTest(KSTest):
     title: ClassVar[str] = "loss test"
     assumes: ClassVar[str] = "Loss test: the target was trained like the shadow models."
 
-    @property
-    def references(self) -> int:
-        return self.models
-
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         return ((self.models, round(2 / 3 * sizes[Role.CALIBRATION])),)
 
@@ -127,7 +123,7 @@ def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
     """Whether the shadow models of rho fit their data is not known where there are none."""
     both = run(LossTest(demands=SHADOW_ACCURACY)).targets[0]
     assert [each.name for each in both.tests] == ["loss"]
-    assert (both.rho, both.rho_verdict, both.paper_rule, both.controls) == (None, None, None, ())
+    assert both.ratio is None
     (shown,) = (each for each in both.finding.checks if each.name == SHADOW_ACCURACY)
     assert (shown.state, shown.affects) == ("warning", "")
     assert (both.verdict, both.finding.confidence.word) == ("not forgotten", "weak")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from pyarrow import csv
 from support.cli_runs import jaxaudit, process, recipe, refused
+from support.deals import write_model
 from support.language_models import END, SIZE, save_model, write_lines
 
 from jaxaudit import read_texts
@@ -268,7 +269,9 @@ def test_dealt_chats_go_through_every_command_that_trains(here: Path):
     run("attack", "--shadows", "bank", "--attacks", "base", "--json")
     # The groups that the deal wrote are taken without being named, as from other files.
     few = ("--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
-    said = run("ks", *DEALT, *members, "--target-data", "deal/members.jsonl", *TRAINED, *few, "--json")
+    counts = {role: len(Path(f"deal/{role}.jsonl").read_text().splitlines()) for role in ("query", "holdout")}
+    scores = {role: -np.random.default_rng(1).random((count, 1)) for role, count in counts.items()}
+    said = run("ks", *DEALT, *members, "--target", write_model("model.npz", **scores), *TRAINED, *few, "--json")
     assert "groups: those that the files have (group)" in said
     parts = ("--data", "deal/members.jsonl", "--forget", "deal/query.jsonl", "--test-data", "deal/holdout.jsonl")
     run("unlearn", *parts, *TRAINED, "--seeds", "2", "--methods", "gradient-difference,npo", "--json")

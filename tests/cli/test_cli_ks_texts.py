@@ -15,7 +15,7 @@ from support.sequences import small_learner
 
 import jaxaudit as ja
 from jaxaudit import Sets
-from jaxaudit.audits.ks.train import default_tests
+from jaxaudit.audits import default_tests
 from jaxaudit.cli.groups import RecipeFlags, ShadowNetwork
 from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory
@@ -30,7 +30,6 @@ MODELS = ("--model", "gpt-1-16", "--epochs", "12")
 MODELS += recipe("tokens=words", "learning-rate=0.03", "batch-size=25", "models-per-batch=10")
 GROUPS = ("--groups", "author")
 TARGET = ("--target", "used.npz")
-KNOWN = ("--target-data", "deal/query.jsonl", "--target-data", "c.jsonl:0.67")
 FEWER = ("--test-option", "holdout.mixed=20")
 
 
@@ -128,9 +127,7 @@ def test_members_show_what_a_model_remembers():
     ]
 
 
-def test_targets_of_known_truth_and_the_power_of_texts():
-    (known,) = found(*SETS, *MODELS, *FEWER, "--tests", "holdout", *KNOWN)
-    assert (known["truth"]["used_fraction"], known["finding"]["verdict"]) == (1, "not forgotten")
+def test_the_power_of_texts():
     words = ("--query", "deal/query.jsonl", "--calibration", "c.jsonl", "--groups", "author", *MODELS)
     done = jaxaudit("power", *words, "--models", "19", "--json")
     assert done.code == 0, done.err

@@ -256,7 +256,6 @@ def test_a_place_is_no_part_of_a_run():
             calibration="mnist",
             deal=Path(folder, "deal"),
             target=(Path(folder, "t.csv"),),
-            target_data=(f"{folder}/c.npz:0.5",),
             epochs=3,
         )
         for folder in ("here", "there")
@@ -265,7 +264,7 @@ def test_a_place_is_no_part_of_a_run():
     assert identity_of(here) == identity_of(there)
     assert identity_of(here)["epochs"] == 3
     assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
-    places = "deal query calibration groups target before target_data shadows scores"
+    places = "deal query calibration groups target before shadows scores"
     assert set(json_options(here)) - set(identity_of(here)) == set(places.split())
 
 
@@ -282,7 +281,6 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
         KSOptions,
         query=f"{tmp_path}/data/q.npz@train[:10]",
         target=(tmp_path / "a.csv", Path("/elsewhere/secret/b.csv")),
-        target_data=("/elsewhere/secret/c.npz:0.5",),
         model="/elsewhere/secret/net.py:Net",
         hidden="512,256",
     )
@@ -290,7 +288,6 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
     wanted = {
         "query": "data/q.npz@train[:10]",
         "target": ["a.csv", "b.csv"],
-        "target_data": ["c.npz:0.5"],
         "model": "net.py:Net",
         "hidden": "512,256",
     }

@@ -11,8 +11,7 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, refused
 from support.clouds import CALIBRATION, LEARNER, QUERY, records
 
-from jaxaudit.audits import measure_power
-from jaxaudit.audits.ks.train import EFFORTS
+from jaxaudit.audits import EFFORTS, measure_power
 from jaxaudit.errors import InputError
 from jaxaudit.report import schema_of
 

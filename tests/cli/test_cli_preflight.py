@@ -15,9 +15,8 @@ from support import cli_runs
 from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, recipe, records
 
 from jaxaudit.cli import harness, progress
-from jaxaudit.cli.ks.inputs import name_apart
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.parsers import SHARES, parse_hidden, parse_images, parse_target_data, share_check
+from jaxaudit.cli.parsers import SHARES, parse_hidden, parse_images, share_check
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.unlearn import UnlearnOptions
 from jaxaudit.errors import InputError, InputErrors
@@ -55,7 +54,7 @@ def test_all_problems_at_once(sets: Path):
     before = content(sets)
     done = jaxaudit(
         *("ks", "--query", "quer.npz", "--calibration", "gone/c.npy@train", "--deal", "~/deal", "--before", "b.npz"),
-        *("--target", "t.csv", "--target", "u.csv", "--target-data", "fra.npz:0.5", "--target-data", "far.npz:2"),
+        *("--target", "t.csv", "--target", "u.csv"),
         *("--model", "mine.py:f", *recipe("hidden=many", "learning-rate=-1")),
         *("--test-option", "rho=0", "--images", "9"),
         *("--out", "query.npz", "--report", "nowhere/r.html", "--tests", "holdout,shadows"),
@@ -65,12 +64,12 @@ def test_all_problems_at_once(sets: Path):
     assert all(line.startswith("Error: ") for line in lines)
     for said in (
         *("--query quer.npz", "--calibration gone/c.npy", "/deal: there is no such", "--target t.csv"),
-        *("--target u.csv", "--before b.npz", "--target-data fra.npz", "--target-data far.npz:2", "--model mine.py:f"),
+        *("--target u.csv", "--before b.npz", "--model mine.py:f"),
         *("--recipe hidden=many", "--test-option rho=0", "--images 9", "--recipe learning-rate "),
         *("--out query.npz", "nowhere/r.html", "--tests"),
     ):
         assert sum(said in line for line in lines) == 1, (said, lines)
-    assert len(lines) == 16
+    assert len(lines) == 14
     assert content(sets) == before
 
 
@@ -85,7 +84,7 @@ def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path, monkeypatch
         *("printed-digits", "digits@train[:100]", "query.npz", "query.npz@train", "folder"),
         *("here.npz", "folder/", "a@b.npz", "@train"),
     ):
-        assert problems(KSOptions, query=name, target_data=(f"{name}:0.5",)) == [], name
+        assert problems(KSOptions, query=name) == [], name
         assert problems(UnlearnOptions, data=name) == [], name
 
 
@@ -109,7 +108,6 @@ def test_it_is_said_first_that_targets_are_simulated(sets: Path):
 
     assert not said(*QUICK, "--query", "c.npz@x")
     assert jaxaudit("ks", *QUICK, "--query", "query.npz@x").err.startswith("No --target")
-    assert not said(*QUICK, "--target-data", "query.npz@x")
     assert not said("--model", "nowhere:f")
 
 
@@ -167,13 +165,6 @@ def test_a_pickled_npy_is_never_loaded(sets: Path):
     refused((*QUICK, "--query", "evil"), "x.npy", "pickle")
 
 
-def test_target_data_of_another_shape(sets: Path):
-    saved("t", INPUTS[:, 1:], LABELS)
-    refused((*QUICK, "--target-data", "t.npz"), "t.npz", "(11,)", "query.npz", "(12,)")
-    saved("t", INPUTS, np.arange(RECORDS) % 4)
-    refused((*QUICK, "--target-data", "t.npz"), "t.npz", "query.npz", "'3'")
-
-
 def test_an_out_directory_that_cannot_be(sets: Path):
     Path("fixed").mkdir(mode=0o555)
     refused((*QUICK, "--out", "fixed/run"), "--out fixed/run")
@@ -187,7 +178,7 @@ def test_an_out_directory_that_cannot_be(sets: Path):
 def test_all_that_a_command_checks_is_checked_before_jax_is_imported(sets: Path):
     Path("page.html").touch()
     commands = [
-        ("ks", *SETS, "--target-data", "far.npz:0.5", "--tests", "shadow,rho"),
+        ("ks", *SETS, "--tests", "shadow,rho"),
         ("pdtp", "--data", "query.npz", "--model", "nn"),
         ("attack", "--data", "query.npz", "--attacks", "distance"),
         ("power", *SETS, "--groups", "groups"),
@@ -257,28 +248,6 @@ def test_only_settings_that_decide_a_number_are_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/home/someone --xla_cpu_enable_fast_math=false")
     told = describe_machine()["environment"]
     assert told == {"JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}
-
-
-def test_targets_of_one_name_stay_apart():
-    assert name_apart(["o.npy"] * 3, ["o.npy", "o.npy", "c/o.npy"]) == ["o.npy (1)", "o.npy (2)", "c/o.npy"]
-
-
-def test_target_data():
-    for text, parts in {
-        "mnist": ("mnist", 1.0),
-        "mnist:0.1": ("mnist", 0.1),
-        "mnist:1e-3": ("mnist", 0.001),
-        "mnist:3.0.1:0.5": ("mnist:3.0.1", 0.5),
-        "tfds:mnist@train[:10%]": ("tfds:mnist@train[:10%]", 1.0),
-        "mnist@train[:10]:0.5": ("mnist@train[:10]", 0.5),
-        "C:\\data\\set.npz": ("C:\\data\\set.npz", 1.0),
-        ":0.5": (":0.5", 1.0),
-        "0.5": ("0.5", 1.0),
-    }.items():
-        assert parse_target_data(text) == parts
-    for fraction in ("0", "-0.1", "1.0001", "nan", "inf", "2"):
-        with pytest.raises(InputError, match=rf"^--target-data a:{fraction}\b"):
-            parse_target_data(f"a:{fraction}")
 
 
 @pytest.mark.parametrize("name", SHARES)

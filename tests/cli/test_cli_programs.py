@@ -15,7 +15,7 @@ from support.cli_runs import QUICK, Done, write_sets
 from jaxaudit.cli import programs
 
 pytestmark = pytest.mark.skipif(jaxlib.version.__version_info__ < programs.SILENT, reason="this jaxlib keeps none")
-WORDS = ("ks", *QUICK, "--target-data", "query.npz:0.5", "--json")
+WORDS = ("ks", *QUICK, "--json")
 COUNTED = """
 import atexit, collections, sys
 import jax

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyarrow import parquet
-from scipy import stats
 from support.cli_runs import jaxaudit, refused
-from support.details import details_of
 from support.evaluation_logs import ATTACKS, SECRET, muse_log, summary_of, tofu_log, write_log
 from support.language_models import write_lines
 
@@ -67,25 +65,6 @@ def test_one_table_of_several_models(saves: Path):
         assert stat.S_IMODE((saves / "s.csv").stat().st_mode) == 0o600
 
 
-def test_the_table_is_judged(saves: Path):
-    """From logs to a verdict; forget quality is open-unlearning's, beside the first retrained model."""
-    unused = [word for seed in (1, 2, 6) for word in ("--unused", f"eval/retain_{seed}/{LOG}")]
-    write_log(saves / "eval/retain_6", tofu_log(6))
-    full = f"eval/full/evals_forget01/{LOG}"
-    made = jaxaudit(*COMMAND, f"unlearn/NPO/evals/{LOG}", *unused, "--used", full, "--out", "s.csv")
-    assert made.code == 0, made.err
-    (target,) = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"]
-    ours, theirs = (
-        [each["score"] for each in log["forget_truth_ratio"]["value_by_index"].values()]
-        for log in (tofu_log(4, 0.3), tofu_log(1))
-    )
-    assert details_of(target, "tofu")[0]["forget_quality"] == stats.ks_2samp(ours, theirs)[1]
-    assert target["finding"]["verdict"] == "not forgotten"
-    usage = target["tests"][0]["details"]
-    assert usage["fraction_low"] < 0.3 < usage["fraction_high"]
-    assert len(details_of(target, "tofu")[0]["retrained"]["between"]) == 3
-
-
 def test_as_parquet_and_with_baselines(saves: Path):
     write_log(saves / "base", {**tofu_log(9, attacks=ATTACKS)})
     done = jaxaudit(*COMMAND, f"unlearn/NPO/evals/{LOG}", "--baseline", f"base/{LOG}", "--out", "s.parquet")
@@ -94,15 +73,6 @@ def test_as_parquet_and_with_baselines(saves: Path):
     assert {f"baseline.base.{name}" for name in ATTACKS} < set(names)
     assert "group" not in names
     assert "--records-per-group" in done.err
-
-
-def test_muse(saves: Path):
-    for seed in (1, 2):
-        write_log(saves / f"muse_{seed}", muse_log(seed), "MUSE_EVAL.json")
-    done = jaxaudit(*COMMAND, "muse_1/MUSE_EVAL.json", "--unused", "muse_2/MUSE_EVAL.json", "--out", "m.csv")
-    assert done.code == 0, done.err
-    assert "30 records of query, 30 records of holdout" in done.out
-    assert set(rows_of(saves / "m.csv")[0]) == {"set", "index", "target.muse_1.min_k", "unused.muse_2.min_k"}
 
 
 def test_what_is_left_out_is_said(saves: Path):

@@ -179,10 +179,7 @@ def test_names_of_folders_that_are_equal_become_numbers(here: Path):
 
 REFUSED = {
     "no set": (("texts.jsonl",), "lines have no 'set'; add it, or give a file for each set: query.jsonl"),
-    "an unknown set": (
-        ("odd.jsonl",),
-        "of query, holdout, members, reference; found: 'forget'.",
-    ),
+    "an unknown set": (("odd.jsonl",), "found: 'forget'"),
     "two forms": (("query.jsonl", "long.jsonl"), "different forms"),
     "long": (("long.jsonl",), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),
     "no model": (("query.jsonl", "--baseline", "old"), "old: has no config.json"),

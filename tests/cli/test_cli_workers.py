@@ -21,7 +21,6 @@ from jaxaudit.cli.options import identity_of
 from jaxaudit.cli.parsers import parse_workers
 from jaxaudit.errors import InputError
 
-KNOWN = ("--target-data", "query.npz")
 PDTP = ("pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--json")
 
 
@@ -76,7 +75,7 @@ def lives(pid: int) -> bool:
 @pytest.mark.outer
 def test_a_network_from_a_file_goes_to_workers(sets: Path):
     (sets / "net.py").write_text("from jaxaudit.models import MLP\n")
-    words = ("ks", *QUICK, *KNOWN, "--model", "net.py:MLP", "--json")
+    words = ("ks", *QUICK, "--model", "net.py:MLP", "--json")
     assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "2"))
 
 

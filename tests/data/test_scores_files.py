@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from jaxaudit.data import Sets, checked_groups, load_scores, number_sets, score_table
+from jaxaudit.data import checked_groups, load_scores, score_table
 from jaxaudit.errors import InputError
 
 SIZE = 40
@@ -235,12 +235,6 @@ def test_a_log_likelihood_above_0_is_refused():
     assert score_table(found, higher=["log_likelihood"]).directions == {"log_likelihood": 1}
 
 
-def test_one_model_of_several_with_another_sign_is_refused():
-    values = {"target.loss": [1.0, 2, 3, 4], "baseline.loss": [-1.0, -2, -3, -4.5]}
-    with pytest.raises(InputError, match=r"baseline\.loss"):
-        score_table({"set": ["query", "holdout"] * 2, **values})
-
-
 def test_scores_that_may_have_either_sign_pass():
     for score in ("log_odds", "reference", "mine"):
         table = score_table({"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]})
@@ -331,11 +325,6 @@ def test_other_files_are_no_table_of_scores(name: str, tmp_path: Path):
     written(tmp_path / "s.csv", columns()).rename(tmp_path / name)
     with pytest.raises(InputError, match="table of scores"):
         load_scores(tmp_path / name)
-
-
-def test_groups_of_dealt_sets_are_as_strict():
-    with pytest.raises(InputError):
-        number_sets(Sets(query=np.array(["a", "nan"]), holdout=np.array(["b", "c"])))
 
 
 @pytest.mark.parametrize(("most", "width"), [(99.0, 40.0), (-99.0, 40.0), (999.0, 300.0)])

@@ -57,7 +57,7 @@ def _sample(random: np.random.Generator, sizes: list[int], spread: float = 1.0) 
 def test_a_groups_rank_is_that_of_a_slow_twin(sizes: list[int]) -> None:
     scores, groups = _sample(np.random.default_rng(1), sizes)
     values = {name: scores[groups == name].tolist() for name in range(8)}
-    z, deviations = _slow_standard(values)
+    z, _ = _slow_standard(values)
     size = int(sum(sizes[:3]))
     tests = among_groups(scores, groups, size)
     centre = np.mean([np.mean(values[name]) for name in range(3, 8)])
@@ -66,9 +66,6 @@ def test_a_groups_rank_is_that_of_a_slow_twin(sizes: list[int]) -> None:
         assert Fraction(test.p_never).limit_denominator(100) == Fraction(1 + above, 6)
         assert test.least == 1 / 6
         assert test.effect == pytest.approx(np.mean(values[name]) - centre)
-        low, high = np.quantile([z[other] for other in range(3, 8)], [0.025, 0.975]) * deviations[name]
-        middle = median([float(np.mean(of_group)) for of_group in values.values()])
-        assert [test.low, test.high] == pytest.approx([low + middle - centre, high + middle - centre])
     t = [
         (z[name] - np.mean([z[other] for other in range(3, 8)]))
         / (np.std([z[other] for other in range(3, 8)], ddof=1) * (1 + 1 / 5) ** 0.5)
@@ -86,7 +83,6 @@ def test_a_group_of_its_own_records_is_dealt_in_every_way() -> None:
     assert test.effect == pytest.approx(possible[0])
     assert test.p_never == pytest.approx(np.mean(np.array(possible) >= possible[0] - 1e-12))
     assert test.least == 1 / 126
-    assert [test.low, test.high] == pytest.approx(np.quantile(possible, [0.025, 0.975]).tolist())
 
 
 def test_many_records_of_one_group_take_random_deals() -> None:

@@ -158,19 +158,6 @@ def test_a_sample_has_whole_groups_and_as_many_of_each_set(monkeypatch: pytest.M
             assert sorted(set(taken) & set(side)) == [record for record in side if groups[record] in drawn]
 
 
-@pytest.mark.outer
-def test_p_values_of_a_sample_of_groups_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchangeability, "MOST_RECORDS", 60)
-    trials, found = 150, []
-    for seed in range(trials):
-        inputs, labels, groups, size = unequal(seed)
-        every = told_of(seed, inputs, labels, groups, size)
-        found.append((*every[:3], every.clustered, every.mixed))
-    for u in (0.05, 0.25, 0.5):
-        below = (np.array(found) <= u).sum(axis=0)
-        assert (below <= stats.binom.ppf(1 - SURE, trials, u)).all()
-
-
 def test_copies_are_sought_in_other_groups() -> None:
     inputs, groups, labels = near_copies(6, by_groups=True)
 

@@ -37,8 +37,7 @@ from support.saved_runs.unlearn import SEEDS, unlearn_audit, unlearn_run
 from support.saved_runs.unlearn_outputs import unlearn_outputs_audit, unlearn_outputs_run
 from support.terminals import said, shown
 
-from jaxaudit.audits import Finding
-from jaxaudit.audits.ks.result import Truth
+from jaxaudit.audits import Finding, Truth
 from jaxaudit.json_types import from_builtins
 from jaxaudit.metrics import SeedFloor, Separation, Usage
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_QUERY, SHADOW_ACCURACY, TARGET_OUTPUTS

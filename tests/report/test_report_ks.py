@@ -16,11 +16,11 @@ from support.saved_runs.ks import UNSURE, UNUSED, USED, audit_of, check, judged,
 from support.terminals import said, shown
 
 from jaxaudit import TargetResult
-from jaxaudit.audits.ks.result import KSResult, Rates, check_ks_result
+from jaxaudit.audits import KSResult, Rates
 from jaxaudit.errors import visible
 from jaxaudit.metrics import Usage
-from jaxaudit.metrics.checks import DISTANCES_APART, HOLDOUT_LIKE_QUERY
-from jaxaudit.report import Run, part_of, report_html
+from jaxaudit.metrics.checks import DISTANCES_APART
+from jaxaudit.report import Run, part_of, report_html, run_kind
 
 APART, CONTROL = rho_between(1.125, 1.375), rho_between(0.25, 0.75)
 LEFT = replace(UNUSED, question="left")
@@ -150,16 +150,6 @@ def test_error_rates_stand_on_terminal_and_page():
             assert share in text
 
 
-def test_no_table_says_what_a_check_took_away():
-    """Neither does the table of all tests show what the numbers of one alone would say."""
-    made = run(judged(usage=(UNUSED,), checks=(check(HOLDOUT_LIKE_QUERY, False),)))
-    (target,) = made.result.targets
-    assert target.verdict == target.usage[0].verdict == "inconclusive"
-    part = [cells for cells in part_of(made).tables if cells.title == "Use of the query set"]
-    assert [row[2] for row in part[0].rows] == ["inconclusive"]
-    assert ["outputs.csv", "inconclusive"] in [row[:2] for row in rows(made)]
-
-
 def rows_of_groups(text: str) -> list[list[str]]:
     """Lines of the tables of groups: a group, its first row, p-values."""
     return [line.split() for line in text.splitlines() if re.match(r"\s*\d+ +\d+ +[<.1]", line)]
@@ -193,4 +183,4 @@ def test_groups_and_their_finding_come_together() -> None:
     run = groups_run(groups=6)
     target = msgspec.structs.replace(run.result.targets[0], grouping=None)
     with pytest.raises(ValueError, match="groups have no finding"):
-        check_ks_result(msgspec.structs.replace(run.result, targets=(target,)), {})
+        run_kind("ks").check(msgspec.structs.replace(run.result, targets=(target,)), {})

@@ -3,7 +3,7 @@
 from typing import Any
 
 from jaxaudit import KSAudit, Sets, judge, train_shadows
-from jaxaudit.audits import default_tests, tests_without_models
+from jaxaudit.audits import default_tests
 
 OF_JUDGING = ("own_recipe", "reduced", "level")
 
@@ -15,6 +15,6 @@ def audit_ks(
     of_judging = {name: options.pop(name) for name in OF_JUDGING if name in options}
     if tests is None:
         sets = Sets(holdout=options.get("holdout"), members=options.get("members"))
-        tests = (default_tests if learner is not None else tests_without_models)(sets, targets)
+        tests = default_tests(sets, targets, trained=learner is not None)
     shadows = train_shadows(key, query, calibration, learner, targets, tests=tests, **options)
     return judge(key, shadows, targets, tests=tests, **of_judging)

@@ -197,8 +197,7 @@ def _drifts(
     effects, p_values = (numbers[in_query] for numbers in drift_test(target, np.stack(unused), ~in_query))
     if not has_holdout:
         return [
-            GroupTest(float(p_value), 0.0, float(effect), np.nan, np.nan)
-            for p_value, effect in zip(p_values, effects, strict=True)
+            GroupTest(float(p_value), 0.0, float(effect)) for p_value, effect in zip(p_values, effects, strict=True)
         ]
     apart = placed.target - placed.unused.mean(axis=0)
     spread, among = beyond_groups(apart, groups, size), among_groups(apart, groups, size)
@@ -358,10 +357,7 @@ def _group_result(
     verdict: GroupVerdict,
     p_values: AdjustedValues,
 ) -> GroupResult:
-    rows, share = table.rows("query"), part.share
-    has_share = np.isfinite(share.fraction)
-    numbers = (None,) * 4 if part.test is None else (part.test.p_never, part.test.effect, part.test.low, part.test.high)
-    p_never, effect, low, high = (None if value is None else number(value) for value in numbers)
+    rows, share = table.rows("query"), float(part.share.fraction)
     return GroupResult(
         name=name + 1,
         first=int(rows[numbered_groups(table)[rows] == name][0]) + 1,
@@ -369,15 +365,11 @@ def _group_result(
         holdout_records=int(group_counts(table, "holdout")[name]),
         verdict=verdict,
         basis=part.basis,
-        p_never=p_never,
+        p_never=part.test and number(part.test.p_never),
         p_adjusted=p_values[0],
         p_adjusted_bh=p_values[1],
-        effect=effect,
-        low=low,
-        high=high,
-        share=float(share.fraction) if has_share else None,
-        share_low=share.low if has_share else None,
-        share_high=share.high if has_share else None,
+        effect=part.test and number(part.test.effect),
+        share=number(share),
     )
 
 

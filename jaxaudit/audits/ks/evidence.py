@@ -13,24 +13,11 @@ from jaxaudit.audits.ks.result import Truth
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.ensemble import Progress
-from jaxaudit.metrics.checks import RECIPE, Check, models_of_test
+from jaxaudit.metrics.checks import Check, models_of_test
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
 Value = TypeVar("Value")
-
-
-class Compared(NamedTuple):
-    """The numbers that rho compares on the query set, at the target's resolution: log-odds of each record's own class
-    if the target's logits are known, else confidences, whose KS distances are the same but for rounding near 1.
-    `confidences` are the target's, for display.
-    """
-
-    query: Float[np.ndarray, "replicates n"]
-    calibration: Float[np.ndarray, "replicates n"]
-    controls: Float[np.ndarray, "controls n"]
-    target: Float[np.ndarray, "1 n"]
-    confidences: Float[np.ndarray, "1 n"]
 
 
 class Before(NamedTuple):
@@ -48,11 +35,13 @@ class TargetOutputs(NamedTuple):
         log_odds: nats, of each record's own class, for the records at `Pool.compared`.
         at_resolution: rounds models' log-odds to the target's resolution.
         printed: whether the target's file has rounded probabilities.
+        confidences: of the query records' own classes, at the resolution of the target's file.
         checks: of the outputs themselves.
         unseen: which of these records are calibration records that it is known not to have used; None if no outputs on
             the calibration set are compared.
         before: outputs of the same target before a deletion, if known.
         trained_here: whether this audit trained it like the shadow models.
+        file: its outputs on the query set; None of a model without a file.
     """
 
     name: str
@@ -60,34 +49,12 @@ class TargetOutputs(NamedTuple):
     log_odds: Float[np.ndarray, " asked"]
     at_resolution: Coarsening
     printed: bool
-    compared: Compared
+    confidences: Float[np.ndarray, "1 n"]
     checks: tuple[Check, ...] = ()
     unseen: Bool[np.ndarray, " asked"] | None = None
     before: Before | None = None
     trained_here: bool = False
-
-
-class Advice(NamedTuple):
-    """How to get better shadow models, the power, a holdout test, more models: in words."""
-
-    recipe: str
-    power: str
-    holdout: str
-    more_models: str
-
-
-TRAINED = Advice(
-    RECIPE,
-    "`jaxaudit power`",
-    "use a holdout",
-    "train more of them",
-)
-BANKED = Advice(
-    "fill another bank with models that are trained longer, at another learning rate, or are of another network",
-    "`jaxaudit power` with this bank",
-    "plan a bank with a holdout",
-    "plan a bank of more models",
-)
+    file: Outputs | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +83,6 @@ class Evidence:
     def queries(self) -> int:
         """The number of query records."""
         return self.pool.query.stop - self.pool.query.start
-
-    @property
-    def advice(self) -> Advice:
-        """What to do about a verdict, for models of a bank or of this audit."""
-        return BANKED if self.models.content_hash else TRAINED
 
     @property
     def dealt_records(self) -> slice:
@@ -171,7 +133,7 @@ class Evidence:
         """The check of this name: whether the models of these kinds fit their own training data."""
         if self.pool.classless:
             return Check(name, True, None, None, False, "models of records without classes have no accuracy")
-        return models_of_test(name, self.own_accuracy(*kinds), self.advice.recipe)
+        return models_of_test(name, self.own_accuracy(*kinds))
 
     def among(self, models: Bool[np.ndarray, " models"]) -> "Evidence":
         """The same evidence, from only some of the models."""
@@ -196,41 +158,27 @@ def of_file(
     files: tuple[Outputs, ...],
     labels: tuple[Int[np.ndarray, " _"], ...],
     models: ShadowModels,
-) -> tuple[Float[np.ndarray, " asked"], Coarsening, Compared]:
-    """A target's log-odds from its files on the compared sets, their resolution, and the numbers that rho compares.
+) -> tuple[Float[np.ndarray, " asked"], Coarsening, Float[np.ndarray, "1 n"]]:
+    """A target's log-odds from its files on the compared sets, their resolution, and its confidences on the first set.
     Models' outputs are rounded like the files, the target's like stored outputs; scores are brought to the models'
     scale.
     """
+    pairs, grids = list(zip(files, labels, strict=True)), (*files, *models.resolutions)
     if models.scale is not None:
         models.scale.refuse_coarse(max(map(logit_step, files)), files[0].name)
-        odds = models.scale(
-            np.concatenate([_log_odds(*file_and_labels) for file_and_labels in zip(files, labels, strict=True)])
-        )
-        none, own_confidence = (
-            np.zeros((0, len(labels[0]))),
-            special.expit(odds[None, : len(labels[0])]).astype(np.float32),
-        )
-        return odds, lambda odds: odds, Compared(none, none, none, own_confidence, own_confidence)
-    pairs = list(zip(files, labels, strict=True))
-    file, n, own_confidence = files[0], len(labels[0]), confidence_of(*pairs[0])[None]
-    if file.kind == "logits":
-        query, calibration, controls = (match_logits(odds, file) for odds in of_rho(models, models.log_odds[:, :n]))
-        compared = Compared(
-            query, calibration, controls, match_logits(_log_odds(*pairs[0])[None], file), own_confidence
-        )
-    else:
-        own_confidence = match_precision(own_confidence, file)
-        query, calibration, controls = (match_precision(x, file) for x in of_rho(models, models.confidences[:, :n]))
-        compared = Compared(query, calibration, controls, own_confidence, own_confidence)
-    grids = (*files, *models.resolutions)
+        odds = models.scale(np.concatenate([own_log_odds(*pair) for pair in pairs]))
+        return odds, lambda odds: odds, special.expit(odds[None, : len(labels[0])]).astype(np.float32)
+    confidences = confidence_of(*pairs[0])[None]
+    if files[0].kind != "logits":
+        confidences = match_precision(confidences, files[0])
     if all_logits(grids):
-        odds = match_logits(np.concatenate([_log_odds(*pair) for pair in pairs]), *grids)
+        odds = match_logits(np.concatenate([own_log_odds(*pair) for pair in pairs]), *grids)
     else:
         odds = rounded(np.concatenate([confidence_of(*pair) for pair in pairs]), grids)
-    return odds, resolution_of(grids), compared
+    return odds, resolution_of(grids), confidences
 
 
-def _log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def own_log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """The log-odds (nats) of each record's own class from a file of logits, precise near a probability of 1."""
     with np.errstate(over="ignore"):
         return log_odds(file.logits.astype(np.float64), file.columns(labels))

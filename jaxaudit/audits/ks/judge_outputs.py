@@ -71,10 +71,10 @@ def judge_outputs(
         for target_outputs, judgements in zip(outputs, judged, strict=True)
     )
     query, calibration, controls = of_rho(evidence.models, evidence.models.confidences[:, : evidence.queries])
-    floor = None if all(target.rho is None for target in targets) else floor_of(noise_floor(query))
+    floor = None if all(target.ratio is None for target in targets) else floor_of(noise_floor(query))
     return KSAudit(
         result=KSResult(level=level, targets=targets, noise_floor=floor),
-        target_confidences=np.concatenate([target_outputs.compared.confidences for target_outputs in outputs]),
+        target_confidences=np.concatenate([target_outputs.confidences for target_outputs in outputs]),
         query_confidences=query,
         calibration_confidences=calibration,
         control_confidences=controls,

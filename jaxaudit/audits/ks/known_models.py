@@ -58,19 +58,6 @@ def contrary_scores(table: ScoreTable, target: ScoredModel) -> tuple[str, ...]:
     return tuple(name for name, way in ways_of_use(table, target).items() if way * table.directions[name] < 0)
 
 
-def ways_by_members(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
-    """Which way the target's scores point by its known members beside the holdout, as for `ways_of_use`."""
-    members, holdout = table.rows("members"), table.rows("holdout")
-    ways: dict[str, int] = {}
-    for name, values in target.scores.items():
-        if min(len(members), len(holdout)) > 1 and is_scored(values, np.concatenate([members, holdout])):
-            sides = means_of_units(table, members, values[members]), means_of_units(table, holdout, values[holdout])
-            test = scipy.stats.mannwhitneyu(*sides, alternative="two-sided")
-            above = test.statistic > len(sides[0]) * len(sides[1]) / 2
-            ways[name] = (1 if above else -1) * int(test.pvalue <= ALPHA / len(target.scores))
-    return ways
-
-
 def means_of_units(
     table: ScoreTable, rows: Int[np.ndarray, " some"], values: Float[np.ndarray, " some"]
 ) -> Float[np.ndarray, " units"]:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 
 from jaxaudit.audits.bank_odds import log_odds_of
-from jaxaudit.data import Examples, align_target_data, concatenate
+from jaxaudit.data import Examples, align_dealt, concatenate
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_by_role
 from jaxaudit.data.labels import number_groups
@@ -64,7 +64,7 @@ def make_pool(sets: Sets[Examples], targets: Sequence[tuple[str, tuple[Part, ...
                 f"{name}: the fraction of {part.examples.name} is {part.fraction:g}; give one above 0 and at "
                 "most 1, such as 0.5."
             )
-        extra = align_target_data(query, part.examples)
+        extra = align_dealt(query, part.examples)
         if holdout is not None:
             refuse_held(extra, holdout, "target's data", "remove them from one of the two")
         fresh = np.flatnonzero([record not in record_hashes for record in extra.record_hashes.tolist()])

@@ -45,9 +45,8 @@ class GroupResult(StrictStruct, frozen=True, kw_only=True):
         p_adjusted: adjusted by Holm's method, `p_adjusted_bh` by that of Benjamini and Hochberg; None of a group that
             is not counted.
         effect: how much higher its scores are than those of what it is compared with, in standard deviations of a
-            record, after what is known of the records. `low`, `high`: the middle 95% of it without use.
-        share: the share of the effect of use that is left, between models of known truth, with the interval of this
-            group alone.
+            record, after what is known of the records.
+        share: the share of the effect of use that is left, between models of known truth.
     """
 
     name: Count
@@ -60,11 +59,7 @@ class GroupResult(StrictStruct, frozen=True, kw_only=True):
     p_adjusted: Number = None
     p_adjusted_bh: Number = None
     effect: Number = None
-    low: Number = None
-    high: Number = None
     share: Number = None
-    share_low: Number = None
-    share_high: Number = None
 
 
 class Grouping(StrictStruct, frozen=True, kw_only=True):
@@ -191,29 +186,9 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         return next((test.details for test in self.tests if isinstance(test.details, RhoDetails)), None)
 
     @property
-    def rho(self) -> Rho | None:
-        """rho over replicates; None without rho."""
-        return self.ratio and self.ratio.rho
-
-    @property
-    def controls(self) -> tuple[Rho, ...]:
-        """rho of the positive controls; none without rho."""
-        return self.ratio.controls if self.ratio else ()
-
-    @property
-    def paper_rule(self) -> Verdict | None:
-        """The verdict of the paper's own rule, from the median of rho alone; None without rho."""
-        return self.ratio and self.ratio.rule
-
-    @property
     def tofu(self) -> TofuDetails | None:
         """Forget quality and privleak; None without the scores that they take."""
         return next((test.details for test in self.tests if isinstance(test.details, TofuDetails)), None)
-
-    @property
-    def rho_verdict(self) -> str | None:
-        """The verdict of rho's interval and its checks; None without rho."""
-        return next((test.finding.verdict for test in self.tests if isinstance(test.details, RhoDetails)), None)
 
 
 class NoiseFloor(StrictStruct, frozen=True):
@@ -319,9 +294,9 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
         return
     shape = arrays["target_0"].shape
     for target in result.targets:
-        if target.rho is not None:
+        if target.ratio is not None:
             query = arrays["query"]
-            demand(query.ndim == 2 and len(query) == len(target.rho.values), "query confidences are misshapen")
+            demand(query.ndim == 2 and len(query) == len(target.ratio.rho.values), "query confidences are misshapen")
             demand(arrays["calibration"].shape == query.shape, "calibration confidences are misshapen")
             shape = query.shape[1:]
     demand(len(shape) == 1 and shape[0] > 0, "confidences are misshapen")
@@ -345,7 +320,7 @@ def plot_ks(audit: KSAudit, target: int) -> "Figure":
     from jaxaudit.plots.style import canvas, row_height
 
     judged = audit.targets[target]
-    if judged.rho is None:
+    if judged.ratio is None:
         rows = share_rows(audit.targets)
         if not rows:
             raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
@@ -354,11 +329,10 @@ def plot_ks(audit: KSAudit, target: int) -> "Figure":
         plot.draw_shares(axes, rows, fraction_name(usage.question for usage in usages))
         return figure
     figure, axes = canvas()
-    which = typical(judged.rho)
+    which = typical(judged.ratio.rho)
     samples = [audit.query_confidences[which], audit.target_confidences[target], audit.calibration_confidences[which]]
     gap = plot.widest_gap_at(samples[0], samples[1])
-    distance = judged.rho.distances[which]
-    plot.draw_confidences(axes, samples, gap, distance)
+    plot.draw_confidences(axes, samples, gap, judged.ratio.rho.distances[which])
     return figure
 
 

@@ -33,7 +33,6 @@ from jaxaudit.audits.ks.known_models import (
     target_residuals,
     undamaged,
     unlike_recipe,
-    ways_by_members,
     ways_of_use,
 )
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
@@ -157,11 +156,11 @@ def score_evidence(
 
 
 def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:
-    """Why no score of a target shows use, and which way models and members of known truth say that the scores point."""
-    ways = {name: way for name, way in (ways_by_members(table, target) | ways_of_use(table, target)).items() if way}
+    """Why no score of a target shows use, and which way models of known truth say that the scores point."""
+    ways = {name: way for name, way in ways_of_use(table, target).items() if way}
     stated = ", ".join(f"{name} {'higher' if way > 0 else 'lower'}" for name, way in ways.items())
     names = ", ".join(name for name in target.scores if not table.directions[name])
-    hint = f" (by models or members that are known to have used the records: {stated})" if stated else ""
+    hint = f" (by models that are known to have used the records: {stated})" if stated else ""
     return UNDIRECTED.format(differ=differ, names=names, told=hint)
 
 

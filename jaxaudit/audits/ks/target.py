@@ -14,12 +14,10 @@ from jaxtyping import Array, Int, Key
 
 from jaxaudit.audits.ks.evidence import (
     Before,
-    Compared,
     Evidence,
     TargetOutputs,
     all_logits,
     of_file,
-    of_rho,
 )
 from jaxaudit.audits.ks.models import Part, Rows, generators, target_row
 from jaxaudit.audits.ks.result import Truth
@@ -87,14 +85,12 @@ class FileTarget(NamedTuple):
                 f"{self.name}: outputs before the deletion are compared with a holdout: give those on the query set, "
                 "those on the holdout, and the holdout."
             )
-        if (Role.HOLDOUT in self.on) != (Role.HOLDOUT in sets):
-            present, missing = ("records", "outputs") if Role.HOLDOUT in sets else ("outputs", "records")
-            raise InputError(f"{self.name}: there are {present} of the holdout but no {missing}; give both or none.")
-        if (Role.MEMBERS in self.on) != (Role.MEMBERS in sets):
-            raise InputError(
-                f"{self.name}: known members (`members`) and the target's outputs on them need each other; give both "
-                "or none."
-            )
+        for role in (Role.HOLDOUT, Role.MEMBERS):
+            if (role in self.on) != (role in sets):
+                there, missing = ("records", "outputs") if role in sets else ("outputs", "records")
+                raise InputError(
+                    f"{self.name}: there are {there} of the {role.words} but no {missing}; give both or none."
+                )
         files = (*self.on.items(), *self.before.items())
         present = [(file, sets[role], role.words) for role, file in files if role in sets]
         for file, examples, of in present:
@@ -132,7 +128,7 @@ class FileTarget(NamedTuple):
         present = [role for role, part in parts.items() if part.stop > part.start and role in self.on]
         pairs = {role: (self.on[role], labels[parts[role]]) for role in present}
         files, classes_of_files = zip(*pairs.values(), strict=True)
-        log_odds, at_resolution, compared = of_file(files, classes_of_files, models)
+        log_odds, at_resolution, confidences = of_file(files, classes_of_files, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
             by_role = {role: labels[part] for role, part in parts.items() if role in pairs}
@@ -150,10 +146,11 @@ class FileTarget(NamedTuple):
             log_odds,
             at_resolution,
             not all_logits((*files, *models.resolutions)),
-            compared,
+            confidences,
             checks=checks,
             unseen=evidence.in_calibration,
             before=before,
+            file=files[0],
         )
 
 
@@ -175,14 +172,13 @@ class SimulatedTarget(NamedTuple):
         target_model = models.take(models.of(kind))
         row, in_calibration = target_model.membership[0], evidence.in_calibration
         used = float(row[evidence.pool.query].mean())
-        confidences = target_model.confidences[:, :n]
         return TargetOutputs(
             self.name,
             Truth(used, int(row.sum()), "not forgotten" if used > 0 else "forgotten"),
             target_model.log_odds[0, evidence.pool.compared],
             lambda odds: odds,
             printed=False,
-            compared=Compared(*of_rho(models, models.confidences[:, :n]), confidences, confidences),
+            confidences=target_model.confidences[:, :n],
             unseen=None if in_calibration is None else ~row[evidence.pool.compared] & in_calibration,
             trained_here=True,
         )

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Array, Int, Key
-from scipy import special
 
 from jaxaudit.audits.ks.models import Rows, make_pool, train_rows
 from jaxaudit.audits.ks.target import (
@@ -28,23 +27,19 @@ from jaxaudit.audits.ks.target import (
 from jaxaudit.audits.ks.tests_of_use import (
     BUILT_IN,
     TESTS,
-    DeletionTest,
-    HoldoutTest,
     KSTest,
-    MembersTest,
     RhoTest,
     ShadowTest,
     usual_tests,
 )
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.data.examples import Examples, Role, Sets
-from jaxaudit.data.pairs import refuse_overlap
+from jaxaudit.data.pairs import CALIBRATION, refuse_held
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.metrics.shadow import SHARE, refuse_few
-from jaxaudit.metrics.usage import POWER
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
 
@@ -129,18 +124,6 @@ def plan_of(network: int, work: Work, cost: StepCost) -> Plan:
     sizes = members(work)
     steps = work.epochs * int((-(-sizes // work.batch_size)).sum())
     return Plan(network, work, cost, steps * cost.step + len(sizes) * sum(work.records) * cost.record)
-
-
-def cost_of(full: Work, plan: Work) -> float:
-    """The approximate factor by which the minimum detectable fraction grows from the full work to the plan's: the
-    square root of the ratio of records, times the ratio of quantiles for fewer shadow models.
-    """
-
-    def quantile(work: Work) -> float:
-        models = next((test.references for test in work.tests if test.references), 0)
-        return float(special.stdtrit(models - 1, POWER)) if models > 1 else 1.0
-
-    return math.sqrt(full.query / plan.query) * quantile(plan) / quantile(full)
 
 
 def choose(full: Work, costs: Iterable[StepCost], effort: str, free: Free) -> Plan:
@@ -268,17 +251,13 @@ def possible_tests(shadows: ShadowModels, targets: Sequence[Target]) -> tuple[KS
     test the shadow test is made only if the targets from files have outputs on the calibration set.
     """
     pool, files = shadows.pool, [target for target in targets if isinstance(target, FileTarget)]
-    offers = [offered(test(), {"targets": len(targets)}) for test in TESTS]
     if not len(shadows):
-        return tests_without_models(pool.sets, targets)
+        return default_tests(pool.sets, targets, trained=False)
+    offers = [offered(test(), {"targets": len(targets)}) for test in TESTS]
     tests = {test.name: test for test in made_tests(shadows, offers)}
     # As offered: a test with none of its models may be made without them, where there are no shadow models at all.
     lacking = {answer.test.name: lacks(answer, files) for answer in available_tests(pool, shadows.kinds, tests=offers)}
-    allowed = {name for name in tests if not lacking.get(name)}
-    if pool.members.stop == pool.members.start:
-        allowed -= {test.name for test in offers if Role.MEMBERS in test.roles}
-    if not _all_before(targets):
-        allowed -= {test.name for test in offers if test.needs_before}
+    allowed = {name for name in _of_sets(pool.sets, targets) if not lacking.get(name)}
     names = usual_tests(allowed, on_calibration=all_on_calibration(files))
     possible = [tests[name] for name in names if name in allowed]
     if shadows.kinds.count(Kind.QUERY) and shadows.kinds.count(Kind.CALIBRATION):
@@ -314,10 +293,8 @@ def refuse(
 ) -> None:
     """Rejects tests that cannot be made with these sets, and outputs that do not fit them or that no test compares."""
     names = [test.name for test in tests]
-    if not names:
-        raise InputError("there is no test: give at least one, such as ShadowTest(); without `tests`, some are made.")
-    if len(set(names)) < len(names):
-        raise InputError(f"a test is given twice ({', '.join(names)}): give each once, first the one for the verdict.")
+    if not 0 < len(names) == len(set(names)):
+        raise InputError(f"give at least one test, each once, first the one for the verdict; got ({', '.join(names)}).")
     for test in tests:
         test.refuse(sets)
     for target in targets:
@@ -382,7 +359,7 @@ def train_shadows(
     """
     sets = Sets(query=query, holdout=holdout, members=members, calibration=calibration)
     if tests is None:
-        tests = tests_without_models(sets, targets) if learner is None else default_tests(sets, targets)
+        tests = default_tests(sets, targets, trained=learner is not None)
     of_classes = [test.name for test in tests if test.of_classes]
     if of_classes and are_texts(query):
         raise InputError(
@@ -391,7 +368,7 @@ def train_shadows(
         )
     compares = any(test.compares_calibration for test in tests) and all_on_calibration(targets)
     refuse(targets, tests, sets)
-    least, ranked = least_models(len(targets)), [test.references for test in tests if test.ranks]
+    least, ranked = least_models(len(targets)), [test.never for test in tests if isinstance(test, ShadowTest)]
     if len(ranked) == len(tests) and max(ranked) < least:
         # p-values are adjusted for all targets.
         raise InputError(
@@ -407,7 +384,7 @@ def train_shadows(
             "Give a calibration set and a learner for others."
         )
     if calibration is not None:
-        refuse_overlap(query, calibration)
+        refuse_held(query, calibration, Role.QUERY.words, of=CALIBRATION)
     pool = make_pool(sets, simulated)
     for test in tests:
         test.refuse_pool(pool)
@@ -430,34 +407,26 @@ def train_shadows(
     return train_rows(stream(key, "train"), rows, pool, learner, execution=execution)
 
 
-def default_tests(sets: Sets[Examples], targets: Sequence[Target] = ()) -> tuple[KSTest, ...]:
-    """The default tests where models are trained: by known members, by a holdout, and by shadow models where outputs on
-    the calibration set, or no other test, are there. rho is made where it is named.
+def default_tests(sets: Sets[Examples], targets: Sequence[Target] = (), *, trained: bool = True) -> tuple[KSTest, ...]:
+    """The default tests (`usual_tests`) of these sets, where models are trained, or none. rho is made where it is
+    named.
     """
-    roles = {*map(str, sets), *(["before"] if _all_before(targets) else [])}
-    possible = [name for name, needs in BUILT_IN.items() if roles.issuperset(needs)]
-    names = usual_tests(possible, on_calibration=all_on_calibration(targets))
+    on_calibration = all_on_calibration(targets)
+    names = usual_tests(_of_sets(sets, targets), on_calibration=on_calibration, trained=trained)
     values = {"never": max(ShadowTest().never, least_models(len(targets))), "targets": max(1, len(targets))}
+    values |= {} if trained else {"mixed": 0}
     return tuple(offered(test(), values) for test in TESTS if test.name in names)
+
+
+def _of_sets(sets: Sets[Examples], targets: Sequence[Target]) -> set[str]:
+    """The names of the built-in tests that these sets, and the targets' outputs, allow."""
+    roles = {*map(str, sets), *(["before"] if _all_before(targets) else [])}
+    return {name for name, needs in BUILT_IN.items() if roles.issuperset(needs)}
 
 
 def _all_before(targets: Sequence[Target]) -> bool:
     """Whether there are targets, and all have outputs before a deletion."""
     return bool(targets) and all(isinstance(target, FileTarget) and target.before for target in targets)
-
-
-def tests_without_models(sets: Sets[Examples], targets: Sequence[Target]) -> tuple[KSTest, ...]:
-    """The default tests where no model is trained: the members test and, of targets with outputs before a deletion, the
-    deletion test; with neither, the holdout test without models.
-    """
-    tests: list[KSTest] = [MembersTest()] if Role.MEMBERS in sets else []
-    if _all_before(targets):
-        tests.append(DeletionTest())
-    if not tests and Role.HOLDOUT in sets:
-        tests.append(HoldoutTest(mixed=0))
-    if not tests:
-        raise InputError("no test can be made without shadow models: it needs outputs on a holdout, at least.")
-    return tuple(tests)
 
 
 def _together(drawn: Sequence[Rows]) -> Rows:

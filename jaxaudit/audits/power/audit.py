@@ -2,10 +2,9 @@
 table.
 """
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -17,11 +16,10 @@ from jaxaudit.audits.ks.models import Rows, draw_records, generators, make_pool,
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests_of_use.members import MembersTest
-from jaxaudit.audits.ks.train import EFFORTS, LEAST_EPOCHS, LEAST_RECORDS, ROUND
+from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest
 from jaxaudit.audits.power.result import (
     ENOUGH_MODELS,
     FRACTIONS,
-    ByModels,
     Chance,
     Measured,
     PowerAudit,
@@ -30,10 +28,10 @@ from jaxaudit.audits.power.result import (
     conclusions,
     power_finding,
 )
-from jaxaudit.data.examples import Examples, Sets
-from jaxaudit.data.pairs import refuse_overlap
+from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.pairs import CALIBRATION, refuse_held
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
@@ -54,71 +52,32 @@ from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, stream
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels
 
-
-class PowerWork(NamedTuple):
-    """The models to train, each on half of the query records and a share of the calibration records."""
-
-    query: int
-    calibration: int
-    models: int
-    epochs: int
-    batch_size: int = 64
-
-
-class PowerReducible(NamedTuple):
-    """What a plan may reduce: the options that the user did not give."""
-
-    models: bool
-    records: bool
-    epochs: bool
-
-
-def power_operations(work: PowerWork, cost: StepCost) -> float:
-    """The counted operations to train all models and to evaluate them on all records."""
-    trained = math.ceil(work.query / 2) + round(SHARE * work.calibration)
-    steps = work.epochs * math.ceil(trained / work.batch_size)
-    return work.models * (steps * cost.step + (work.query + work.calibration) * cost.record)
-
-
-def choose_power_work(full: PowerWork, cost: StepCost, effort: str, free: PowerReducible) -> PowerWork:
-    """The work of an effort that reduces least, in this order: fewer models, down to 19; fewer records, down to 200 of
-    each set; fewer epochs, down to 5. Then models are added back. The smallest of all if none is within the effort.
-    """
-    most, works = EFFORTS[effort], [*_lighter(full, free)]
-    within = next((work for work in works if power_operations(work, cost) <= most), works[-1])
-    more = (within._replace(models=models) for models in range(full.models if free.models else 0, within.models, -1))
-    return next((work for work in more if power_operations(work, cost) <= most), within)
-
-
-def reduced(full: PowerWork, work: PowerWork) -> tuple[str, ...]:
-    """What was reduced, in words."""
-    names = {"models": "models", "query": "query records", "calibration": "calibration records", "epochs": "epochs"}
-    sizes = ((words, getattr(full, name), getattr(work, name)) for name, words in names.items())
-    return tuple(f"{words} {before:,} to {now:,}" for words, before, now in sizes if now < before)
-
-
-def _lighter(full: PowerWork, free: PowerReducible) -> Iterator[PowerWork]:
-    """The work with fewer and fewer models, then records, then epochs."""
-    yield full
-    work = full
-    for models in range(full.models - 1, ENOUGH_MODELS - 1, -1) if free.models else ():
-        work = work._replace(models=models)
-        yield work
-    most = max(full.query, full.calibration)
-    for records in range(ROUND * ((most - 1) // ROUND), LEAST_RECORDS - 1, -ROUND) if free.records else ():
-        work = work._replace(query=min(full.query, records), calibration=min(full.calibration, records))
-        yield work
-    for epochs in range(full.epochs - 1, LEAST_EPOCHS - 1, -1) if free.epochs else ():
-        work = work._replace(epochs=epochs)
-        yield work
-
-
-MODELS = (20, 40, 80, 160)
 LEAST_MODELS = 4
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 HOLDOUTS = (1, 2, 3, 4)
 """Sizes of the holdout, as multiples of the size of the query set."""
 LEAST_GROUPS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerModels(KSTest):
+    """The models that power is measured on, as a test whose training is planned."""
+
+    models: int
+    name: ClassVar[str] = "power"
+    title: ClassVar[str] = "measurement"
+    assumes: ClassVar[str] = ""
+
+    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+        return ((self.models, -(-sizes[Role.QUERY] // 2) + round(SHARE * sizes[Role.CALIBRATION])),)
+
+    def lighter(self) -> "KSTest":
+        return replace(self, models=min(self.models, ENOUGH_MODELS))
+
+    def judge(self, *_: Any) -> Judgement:
+        raise NotImplementedError("power is measured without a target")
+
+
 SOURCES = (HoldoutTest.source, MembersTest.source)
 
 
@@ -168,7 +127,7 @@ def measure_power(
     sizes = planned_sizes(size, holdout_size, members_size, fraction)
     check_ranges("[4, inf)", query_records=len(query))
     check_ranges(f"[{LEAST_MODELS}, inf)", models=models)
-    refuse_overlap(query, calibration)
+    refuse_held(query, calibration, Role.QUERY.words, of=CALIBRATION)
     pool, draws = make_pool(Sets(query=query, calibration=calibration)), np.arange(models) // 2
     groups = pool.groups
     if groups is not None:
@@ -226,13 +185,11 @@ def audit_of(
         chances = tuple(Chance(fraction, detection_probability(measured, n, m, fraction)) for fraction in FRACTIONS)
         return Size(n, m, is_given, chances, min_detectable_fraction(measured, n, m, models))
 
-    least = ((count, min_detectable_fraction(measured, query, holdout, count)) for count in MODELS)
     result = PowerResult(
         finding=UNDECIDED,
         separation=measured,
         sizes=tuple(size_of(n, m, scale == 1) for scale, (n, m, _) in zip(SCALES, scaled, strict=True)),
         holdouts=tuple(size_of(query, times * query, times * query == holdout) for times in HOLDOUTS),
-        by_models=tuple(ByModels(*row) for row in least),
         fraction=fraction,
         records_needed=records_needed(measured, fraction),
         memory=memory,

@@ -56,13 +56,6 @@ class Size(StrictStruct, frozen=True):
     min_detectable: Number = field(name="least_noticed")
 
 
-class ByModels(StrictStruct, frozen=True):
-    """The minimum detectable fraction at the given sizes with this many shadow models; None if there is none."""
-
-    models: int
-    min_detectable: Number = field(name="least_noticed")
-
-
 class Conclusion(StrictStruct, frozen=True):
     """The probable conclusions on a target, at these sizes (0 members: without known members), `by` the available
     evidence.
@@ -99,7 +92,6 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
         separation: difference and spread of the holdout test's score, between records that a model used and others.
         sizes: power at the given sizes, and at smaller and larger sizes in the same proportion.
         holdouts: power with the given query set, and a holdout of 1, 2, 3 and 4 times its size.
-        by_models: the smallest detectable fraction for each number of shadow models; `shadow_models` in JSON.
         records_needed: the number of query records that detect use of `fraction` with 95% probability, given as many
             holdout records; None if no number does.
         memory: as `separation`, of the members test's score.
@@ -110,7 +102,6 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
     separation: Separation
     sizes: tuple[Size, ...]
     holdouts: tuple[Size, ...]
-    by_models: tuple[ByModels, ...] = field(name="shadow_models")
     fraction: float
     records_needed: int | None
     memory: Memory

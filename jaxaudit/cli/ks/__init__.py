@@ -11,7 +11,7 @@ def _check_sets(options: KSOptions) -> None:
     data, target = options.data, options.target
     if options.source is ModelSource.SCORES or not options.can_be_read:
         return
-    if data.deal is not None and not (target.target or target.target_data):
+    if data.deal is not None and not target.target:
         raise InputError("--deal needs --target: a model's outputs on its sets.")
     if options.source is ModelSource.TRAINING and not options.has_set_alone:
         names = {str(role): name for role, name in options.inputs.sets.names.items()}
@@ -77,8 +77,6 @@ KS = Command(
     `jaxaudit ks` (deals embedded data, and judges three targets of known truth, in about a minute)
 
     `jaxaudit ks --query mnist` (the same with a set of yours, named or a file)
-
-    `jaxaudit ks --query mnist --calibration svhn_cropped --target-data svhn_cropped --target-data mnist:0.1`
     """,
     CHECKS,
     first=("deal", "target", "query", "calibration"),

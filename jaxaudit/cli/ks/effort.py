@@ -1,24 +1,24 @@
-"""`--effort` of `ks`: plans an audit of a named size, and says what was left out and how long the whole takes.
+"""`--effort` of `ks` and `power`: plans an audit of a named size, and says what was left out and how long it takes.
 
 The plan is a function of shapes and options (`audits/ks/train.py`). Seconds are estimates: operations divided by those
 a second of two cores of a CPU.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from jaxaudit.audits.ks.models import Part
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.audits.ks.train import Free, Plan, Work, choose, cost_of, sizes_of
+from jaxaudit.audits.ks.train import Free, Plan, Work, choose, sizes_of
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.networks import PlannedSize, lines_of_effort, numbers_of_effort, time_of
-from jaxaudit.cli.options import with_usual, with_values
+from jaxaudit.cli.networks import lines_of_effort, numbers_of_effort, time_of
+from jaxaudit.cli.options import Options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_field, with_fields
+from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples
 from jaxaudit.data.examples import Role
@@ -34,22 +34,36 @@ LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", 
 """Replacements for a model that is too slow, the most similar first."""
 
 
-def plan_audit(
-    given_options: KSOptions,
-    options: KSOptions,
-    sets: Case,
-    tests: tuple[KSTest, ...],
-    learner_of: Callable[[str, str], SteppedLearner],
-) -> tuple[KSOptions, Summary]:
-    """The options for an audit of this effort, and the plan; what is `given_options` on the command line is not
-    changed.
+def planned_sets(
+    options: Options, whole: Case, key: Any, plan_of: Callable[[Options, Case], tuple[Options, Summary]]
+) -> tuple[Options, Case, Summary | None]:
+    """The options with what their plan chose, the sets as far as it uses them, and what is said of it, if anything is
+    to be chosen.
     """
-    full = _work(given_options, options, sets, tests)
-    networks = [(options.model.model or "", options.model.hidden or "")]
-    is_free = given_options.model.model is None and given_options.model.hidden is None
-    # rho is the paper's, and so is its network.
-    if is_free and not any(test.name == "rho" for test in tests):
-        networks = list(dict.fromkeys([*networks, *LIGHTER.get(networks[0][0], ())]))
+    sets, plan = take_records(whole, options.data.sample, key), None
+    in_full = options.audit.effort == "full"
+    if not in_full or options.recipe.models_per_batch is None:
+        options, summary = plan_of(options, sets)
+        plan = None if in_full else summary
+        for line in () if plan is None else plan.lines:
+            say(line)
+        sets = take_records(whole, options.data.sample, key)
+    return options, sets, plan
+
+
+def plan_audit(
+    given_options: Options,
+    options: Options,
+    sets: Case,
+    full: Work,
+    networks: Sequence[tuple[str, str]],
+    learner_of: Callable[[str, str], SteppedLearner],
+    of_tests: Callable[[Work, Work], Mapping[str, Any]],
+) -> tuple[Options, Summary]:
+    """The options for an audit of this effort, and the plan; what is `given_options` on the command line is not
+    changed. `networks` are the requested one and those that may replace it, `of_tests` gives the options by which the
+    tests of a plan, and in full, differ.
+    """
     free = Free(records=given_options.data.sample is None, epochs=given_options.recipe.epochs is None)
 
     @cache
@@ -62,39 +76,45 @@ def plan_audit(
     effort = options.audit.effort
     plan = plan_of_effort(effort)
     network, work = networks[plan.network], plan.work
-    learner = learner_of(*network)
-    number = options.recipe.models_per_batch or usual_models_per_batch(learner, plan.cost)
-    planned = with_usual(_planned(options, plan, full, network), models_per_batch=number)
+    number = options.recipe.models_per_batch or usual_models_per_batch(learner_of(*network), plan.cost)
+    chosen = {"model": network[0], "hidden": network[1], "epochs": work.epochs, **of_tests(work, full)}
+    if max(work.records) < max(full.records):
+        chosen["sample"] = max(work.records)
+    planned = with_usual(with_values(options, **chosen), models_per_batch=number)
     kinds = {**_models_of(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
     sizes = zip(SETS, work.records, full.records, strict=True)
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
-    reduced = tuple(_reduced(full, work, networks[0], network))
-    reached = PlannedSize(plan.operations, reduced, cost_of(full, work))
+    instead = f"{_named(network)} instead of {_named(networks[0])} (--model prevents this)"
+    reduced = (*([] if network == networks[0] else [instead]), *reductions(full, work))
     in_full = plan_of_effort("full").operations
     lines = [
         f"Plan: {models} models ({counts_text}), {_named(network)}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
         f"  time: {time_of(plan.operations, plan.cost)}",
-        *lines_of_effort(reached, in_full, plan.cost),
+        *lines_of_effort(reduced, in_full, plan.cost),
     ]
     numbers = {
-        **numbers_of_effort(effort, reached, in_full, plan.cost),
+        **numbers_of_effort(effort, plan.operations, reduced, in_full, plan.cost),
         "models": models,
         # Reductions that change what the shadow models are like; fewer models do not.
-        "unlike": [reduction for reduction in reached.reduced if not reduction.startswith("models of ")],
-        "smallest_share_factor": round(reached.effect, 3),
+        "unlike": [reduction for reduction in reduced if not reduction.startswith("models of ")],
     }
     return planned, Summary(tuple(lines), numbers)
 
 
-def _planned(options: KSOptions, plan: Plan, full: Work, network: tuple[str, str]) -> KSOptions:
-    """The options with the values that the plan chose."""
-    work = plan.work
-    chosen: dict[str, Any] = {"model": network[0], "hidden": network[1], "epochs": work.epochs}
-    if max(work.records) < max(full.records):
-        chosen["sample"] = max(work.records)
+def networks_of(given_options: KSOptions, options: KSOptions, tests: Sequence[KSTest]) -> list[tuple[str, str]]:
+    """The network of these options, and those that may replace it."""
+    network = (options.model.model or "", options.model.hidden or "")
+    is_free = given_options.model.model is None and given_options.model.hidden is None
+    # rho is the paper's, and so is its network.
+    lighter = LIGHTER.get(network[0], ()) if is_free and not any(test.name == "rho" for test in tests) else ()
+    return list(dict.fromkeys([network, *lighter]))
+
+
+def changed_fields(options: KSOptions, work: Work, full: Work) -> dict[str, tuple[str, ...]]:
+    """The fields of tests that a plan chose, beside those that were given."""
     changed = [
         f"{test.name}.{field.name}={getattr(test, field.name)}"
         for test, before in zip(work.tests, full.tests, strict=True)
@@ -102,7 +122,7 @@ def _planned(options: KSOptions, plan: Plan, full: Work, network: tuple[str, str
         for field in fields(test)  # pyright: ignore[reportArgumentType]
         if getattr(test, field.name) != getattr(before, field.name)
     ]
-    return with_values(options, **chosen, test_option=(*options.audit.test_option, *changed))
+    return {"test_option": (*options.audit.test_option, *changed)}
 
 
 def take_records(sets: Case, records: int | None, key: Any) -> Case:
@@ -123,20 +143,10 @@ def take_records(sets: Case, records: int | None, key: Any) -> Case:
         return np.flatnonzero(np.isin(of_records, generator.permutation(np.unique(of_records))[:count]))
 
     rows = sets.sets.map(lambda role, examples: drawn(role, examples, groups.get(role)))
-    taken = sets.take(rows)
-    kept_examples = {id(examples): taken.sets[role] for role, examples in sets.sets.items()}
-
-    def part(one: Part) -> Part:
-        if id(one.examples) not in kept_examples:
-            kept_examples[id(one.examples)] = one.examples.take(drawn(one.examples.name, one.examples))
-        return one._replace(examples=kept_examples[id(one.examples)])
-
-    return taken._replace(
-        simulated=tuple(target._replace(parts=tuple(map(part, target.parts))) for target in sets.simulated)
-    )
+    return sets.take(rows)
 
 
-def _work(given_options: KSOptions, options: KSOptions, sets: Case, tests: tuple[KSTest, ...]) -> Work:
+def work_of(given_options: KSOptions, options: KSOptions, sets: Case, tests: tuple[KSTest, ...]) -> Work:
     audit, sizes = given_options.audit, sets.sets.map(lambda _, examples: len(examples))
     query = sizes[Role.QUERY]
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
@@ -162,9 +172,8 @@ def _models_of(work: Work) -> dict[str, int]:
     return {test.title: sum(count for count, _ in models) for test, models in sizes_of(work.tests, work.sizes)}
 
 
-def _reduced(full: Work, work: Work, requested_network: tuple[str, str], network: tuple[str, str]) -> Iterator[str]:
-    if network != requested_network:
-        yield f"{_named(network)} instead of {_named(requested_network)} (--model prevents this)"
+def reductions(full: Work, work: Work) -> Iterator[str]:
+    """What a work has less of than the full one, in words."""
     for name, before, after in zip(SETS, full.records, work.records, strict=True):
         if after < before:
             yield f"{name} records {before:,} to {after:,}"

@@ -29,7 +29,6 @@ from jaxaudit.cli.ks.options import (
 )
 from jaxaudit.cli.options import ModelSource, command_line
 from jaxaudit.cli.own_code import with_fields
-from jaxaudit.cli.parsers import parse_target_data
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     drop_from,
@@ -41,7 +40,7 @@ from jaxaudit.cli.read_sets import (
     with_named_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.data import Examples, align_dealt, align_target_data, concatenate
+from jaxaudit.data import Examples, align_dealt
 from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
 from jaxaudit.data.bank.description import MOST_CLASSES, WHOLE, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.deals import ModelPlaces, answers_of, load_answers
@@ -83,13 +82,12 @@ def positions(whole: Examples | SourceSet, part: Examples | None) -> np.ndarray:
 
 
 class Case(NamedTuple):
-    """The sets, matched record by record: none has a record of another. `files` of outputs and `simulated` ones are the
-    targets; `read` are the sets as they were read; `commitment` is of the blind challenge that the files answer.
+    """The sets, matched record by record: none has a record of another. The targets are `files` of outputs, or else
+    `simulated`; `read` are the sets as they were read; `commitment` is of the blind challenge that the files answer.
     """
 
     sets: Sets[Examples]
     files: tuple[FileTarget, ...] = ()
-    simulated: tuple[SimulatedTarget, ...] = ()
     read: Sets[SourceSet] = Sets()
     commitment: str | None = None
 
@@ -98,15 +96,24 @@ class Case(NamedTuple):
         return self.sets[Role.QUERY]
 
     @property
+    def simulated(self) -> tuple[SimulatedTarget, ...]:
+        """Without files, three targets of known truth, trained on all, none and half of the query set. Each is also
+        trained on all known members, and on two thirds of the calibration set, like the shadow models.
+        """
+        shares = Sets(calibration=0.67, members=1.0)
+        rest = [Part(self.sets[role], share) for role, share in shares.items() if role in self.sets]
+        used = {"model A": [Part(self.query, 1.0)], "model B": [], "model C": [Part(self.query, 0.5)]}
+        return () if self.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
+
+    @property
     def targets(self) -> tuple[Target, ...]:
-        """All targets, files first."""
-        return (*self.files, *self.simulated)
+        """All targets."""
+        return self.files or self.simulated
 
     @property
     def records(self) -> int:
-        """The number of records of all sets and simulated targets together: no model is trained on more."""
-        parts = (part for target in self.simulated for part in target.parts)
-        return sum(map(len, self.sets.values())) + sum(len(part.examples) for part in parts)
+        """The number of records of all sets together: no model is trained on more."""
+        return sum(map(len, self.sets.values()))
 
     def take(self, rows: Sets[np.ndarray]) -> "Case":
         """The case with these records of each set, and the outputs on them; with all of a set that is not named."""
@@ -124,8 +131,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
     inputs = used_inputs(options)
     key, names = inputs.sets.key, inputs.sets.names
     data = replace(data, label=inputs.sets.label)
-    simulated = [parse_target_data(text)[0] for text in target.target_data]
-    texts = text_reader([*names.values(), *simulated], options.model, make_adapters(options.model))
+    texts = text_reader([*names.values()], options.model, make_adapters(options.model))
     read = texts or reader(data, group_columns(data.groups))
     whole = names.map(lambda _, name: read(name))
     query = whole[Role.QUERY]
@@ -169,9 +175,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
         ),
         commitment=None if key is None else key.commitment,
     )
-    if Role.HOLDOUT in sets and data.drop_overlap:
-        case = _apart(case)
-    return case._replace(simulated=_simulated(options, names, case, read))
+    return _apart(case) if Role.HOLDOUT in sets and data.drop_overlap else case
 
 
 def file_targets(
@@ -195,35 +199,6 @@ def file_targets(
     )
 
 
-def _simulated(
-    options: KSOptions, names: Sets[str], case: Case, read: Callable[[str], Examples]
-) -> tuple[SimulatedTarget, ...]:
-    """One target trained on the union of what `--target-data` names, or three of known truth without any target.
-
-    These are trained on all, none and half of the query set. Each is also trained on all known members, and on two
-    thirds of the calibration set, like the shadow models.
-    """
-    query, sets = case.query, case.sets
-    requested_parts = [parse_target_data(text) for text in options.target.target_data]
-    if not requested_parts:
-        shares = Sets(calibration=0.67, members=1.0)
-        rest = [Part(sets[role], share) for role, share in shares.items() if role in sets]
-        used = {"model A": [Part(query, 1.0)], "model B": [], "model C": [Part(query, 0.5)]}
-        return () if case.files else tuple(SimulatedTarget(name, (*rest, *parts)) for name, parts in used.items())
-    sets_by_source = {names[role]: examples for role, examples in sets.items() if role in names}
-    parts = [
-        Part(sets_by_source[name] if name in sets_by_source else read(name), fraction)
-        for name, fraction in requested_parts
-    ]
-    for part in parts:
-        # What cannot be stacked with the query set is refused now rather than in training; one record shows it.
-        one = slice(1)
-        concatenate([query.take(one), align_target_data(query, part.examples.take(one))], "pool")
-    shares = [f"{100 * part.fraction:g}% of " if part.fraction < 1 else "" for part in parts]
-    part_names = [share + part.examples.name for share, part in zip(shares, parts, strict=True)]
-    return (SimulatedTarget(" + ".join(part_names), tuple(parts)),)
-
-
 def _apart(case: Case) -> Case:
     """The same without records that query set, calibration set, holdout and members share."""
     compared = case.sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
@@ -243,8 +218,8 @@ def _apart(case: Case) -> Case:
 def name_apart(names: Sequence[str], paths: Sequence[str]) -> list[str]:
     """Names for models: paths if names are equal, with numbers if paths are equal, too.
 
-    >>> name_apart(["out.csv", "out.csv", "b.csv"], ["a/out.csv", "b/out.csv", "b.csv"])
-    ['a/out.csv', 'b/out.csv', 'b.csv']
+    >>> name_apart(["out.csv", "out.csv", "out.csv", "b.csv"], ["out.csv", "out.csv", "a/out.csv", "b.csv"])
+    ['out.csv (1)', 'out.csv (2)', 'a/out.csv', 'b.csv']
     """
     return [
         name if names.count(name) == 1 else path if paths.count(path) == 1 else f"{path} ({place})"

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jaxaudit.audits.ks.tests_of_use import BUILT_IN, usual_tests
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN, OF_OUTPUTS, usual_tests
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
@@ -32,7 +32,7 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
 from jaxaudit.cli.own_code import parse_field
-from jaxaudit.cli.parsers import parse_names, parse_target_data
+from jaxaudit.cli.parsers import parse_names
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,14 +92,6 @@ class Targets:
     target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
         "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
         default="auto",
-    )
-    target_data: tuple[str, ...] = training_option(
-        "Simulate a target trained on this data. Repeatable: one target is trained on all of it.",
-        default=(),
-        metavar="NAME[:FRACTION]",
-        check=parse_target_data,
-        names="data",
-        place=lambda text: parse_target_data(text)[0],
     )
     allow_unrelated_target: bool = option(
         "Also judge outputs that are no better than guessing, or that fit the labels far better with other columns.",
@@ -230,7 +222,7 @@ class KSOptions:
         """Whether a query set is given at most, and no target, other set or test."""
         data, target = self.data, self.target
         choices = data.calibration, data.deal, data.groups, self.audit.tests, self.audit.shadows
-        return not (target.target or target.target_data) and all(choice is None for choice in choices)
+        return not target.target and all(choice is None for choice in choices)
 
 
 class KSInputs(NamedTuple):
@@ -268,15 +260,12 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
         for role in sorted(roles(model) - {*sets.names}):
             sets_of = data.deal or "the data of this run, without --deal FOLDER,"
             raise InputError(f"{model.name}: has outputs on {role}, and {sets_of} has no {role}.*.")
-    if before is not None and not {Role.QUERY, Role.HOLDOUT} <= roles(before):
-        raise InputError(
-            f"--before {before.name}: has no outputs on a holdout, without which nobody can tell what the model "
-            "remembered; give a model's outputs on query set and holdout, as of --target."
-        )
-    if before is not None and not all(Role.HOLDOUT in roles(model) for model in models):
-        raise InputError(
-            "--before needs each --target's outputs on the holdout, too: both models are compared with it."
-        )
+    for model in () if before is None else (before, *models):
+        if not {Role.QUERY, Role.HOLDOUT} <= roles(model):
+            raise InputError(
+                f"--before: {model.name} has no outputs on the query set or none on the holdout, by which what the "
+                "models remember is compared; give outputs on both, as of --target."
+            )
     common = {*Role}.intersection(*map(roles, models))
     unknown = {Role.MEMBERS} & common if banked and Role.MEMBERS not in sets.names else set[Role]()
     common -= unknown
@@ -319,7 +308,7 @@ def used_inputs(options: KSOptions) -> KSInputs:
 def trains(options: KSOptions) -> bool:
     """Whether shadow models are trained: where there is no holdout, and where they are asked for."""
     data, target, names = options.data, options.target, parse_tests(options.audit.tests)
-    if data.deal is None or target.target_data or not target.target or not options.can_be_read:
+    if data.deal is None or not target.target or not options.can_be_read:
         return True
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
@@ -329,10 +318,6 @@ def trains(options: KSOptions) -> bool:
     return Role.HOLDOUT not in sets or data.calibration is not None or (asked_for and Role.CALIBRATION in sets)
 
 
-OF_OUTPUTS = ("members", "deletion")
-"""Tests that need no models, but the target's own outputs alone; as the holdout test does where there are none."""
-
-
 def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
     inputs = options.inputs
@@ -340,13 +325,11 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     has_set = {
         "members": "members" in sets,
         "holdout": "holdout" in sets,
-        # A target that is simulated here has nothing from before.
-        "before": inputs.before is not None and not options.target.target_data,
+        "before": inputs.before is not None,
     }
-    if options.source is ModelSource.ANSWERS:
-        by_outputs = [name for name in OF_OUTPUTS if all(has_set[need] for need in BUILT_IN[name])]
-        return parse_tests(options.audit.tests, by_outputs or ["holdout"])
     possible = [name for name, roles in BUILT_IN.items() if all(has_set[role] for role in roles)]
+    if options.source is ModelSource.ANSWERS:
+        return parse_tests(options.audit.tests, usual_tests(possible, trained=False))
     if options.audit.tests is None:
         return usual_tests(possible, on_calibration=has_calibration_outputs(inputs))
     return parse_tests(options.audit.tests, possible)

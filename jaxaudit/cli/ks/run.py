@@ -21,7 +21,7 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, sizes_of, train_shadows
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
-from jaxaudit.cli.ks.effort import plan_audit, take_records
+from jaxaudit.cli.ks.effort import changed_fields, networks_of, plan_audit, planned_sets, work_of
 from jaxaudit.cli.ks.inputs import (
     Case,
     as_outputs,
@@ -90,7 +90,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options."""
     options = _with_groups(options)
     set_alone = options.has_set_alone
-    if options.data.query is not None and not options.target.target and not options.target.target_data:
+    if options.data.query is not None and not options.target.target:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
@@ -108,15 +108,13 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         network = replace(options.model, model=model, hidden=hidden)
         return make_shadow_learner(network, options.recipe, sets.query, sets.records)
 
-    sets, plan = take_records(whole, options.data.sample, key), None
-    in_full = options.audit.effort == "full"
-    if not in_full or options.recipe.models_per_batch is None:
-        options, summary = plan_audit(given_options, options, sets, tests, partial(learner_of, sets))
-        plan = None if in_full else summary
-        for line in () if plan is None else plan.lines:
-            say(line)
-        sets = take_records(whole, options.data.sample, key)
-        tests = tests_of(options, len(whole.targets))
+    def plan_of(options: KSOptions, sets: Case) -> tuple[KSOptions, Summary]:
+        work, networks = work_of(given_options, options, sets, tests), networks_of(given_options, options, tests)
+        of_tests = partial(changed_fields, options)
+        return plan_audit(given_options, options, sets, work, networks, partial(learner_of, sets), of_tests)
+
+    options, sets, plan = planned_sets(options, whole, key, plan_of)
+    tests = tests_of(options, len(whole.targets))
     learner = learner_of(sets, options.model.model or network, options.model.hidden or "")
     sizes = sets.sets.map(lambda _, examples: len(examples))
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)
@@ -224,10 +222,6 @@ def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
     """What a job says of its options and data."""
     hashes = {role.value: examples.content_hash for role, examples in sets.sets.items()}
     data: dict[str, Any] = {role.value: describe_examples(examples) for role, examples in sets.sets.items()}
-    for index, target in enumerate(sets.simulated):
-        # Of a simulated target the fractions count, too.
-        parts = (f"{part.examples.content_hash} {part.fraction}" for part in target.parts)
-        hashes |= {f"simulated target {index}": ", ".join(parts)}
     for name, of_targets in _files_by_name(sets.files).items():
         hashes |= {f"{name} {index}": file.content_hash for index, file in enumerate(of_targets)}
     if sets.commitment is not None:
@@ -236,10 +230,6 @@ def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
         hashes["groups"] = hash_of_groups(groups)
         counts = {role.value: len(np.unique(of_set)) for role, of_set in groups.items()}
         data["groups"] = {**counts, "content_hash": hashes["groups"]}
-    target_parts = {part.examples.content_hash: part.examples for target in sets.simulated for part in target.parts}
-    data["target_data"] = [
-        describe_examples(examples) for examples in target_parts.values() if examples not in (*sets.sets.values(),)
-    ]
     options = options if is_image(sets.query) else with_values(options, images=None)
     return {"options": options, "data": data, "hashes": hashes}
 
@@ -360,16 +350,12 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
         if name is None:
             continue
         hash_of_bank = getattr(description.hashes, role)
-        if hash_of_bank is None:
-            raise InputError(
-                f"{name}: the bank has no hash of its {role} records, so nobody can tell whether these are they; leave "
-                "them out."
-            )
         examples = read(name)
         if examples.content_hash != hash_of_bank:
             raise InputError(
                 f"{name}: is not the {role} set that the bank was planned with ({examples.content_hash} here, "
-                f"{hash_of_bank} there): records, labels or their order differ."
+                f"{hash_of_bank or 'no hash'} there): records, labels or their order differ. Of a bank without hashes "
+                "nobody can tell; leave the set out."
             )
         sets_by_role[role] = examples
     return sets_by_role

@@ -4,32 +4,21 @@ from pathlib import Path
 
 import jax
 
+from jaxaudit.audits.ks.train import Work
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import (
     SOURCES,
-    PowerReducible,
-    PowerWork,
-    choose_power_work,
+    PowerModels,
     measure_power,
     power_of_models,
     power_of_scores,
-    power_operations,
-    reduced,
 )
 from jaxaudit.audits.power.result import PowerAudit
-from jaxaudit.cli.ks.effort import take_records
+from jaxaudit.cli.ks.effort import plan_audit, planned_sets, reductions
 from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
-from jaxaudit.cli.networks import (
-    PlannedSize,
-    lines_of_effort,
-    make_shadow_learner,
-    numbers_of_effort,
-    time_of,
-    with_defaults,
-)
-from jaxaudit.cli.options import with_usual, with_values
+from jaxaudit.cli.networks import make_shadow_learner, with_defaults
+from jaxaudit.cli.options import with_usual
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
-from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     group_columns,
     match,
@@ -46,7 +35,7 @@ from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_by_role, hash_of_groups
-from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
+from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
@@ -57,17 +46,15 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with training."""
     given_options = options
     options, whole = _read(options)
-    key = jax.random.key(options.audit.seed)
-    sets, plan = take_records(whole, options.data.sample, key), None
-    full_work = _work(options, whole)
-    in_full = options.audit.effort == "full"
-    if not in_full or options.recipe.models_per_batch is None:
-        options, summary = plan_power(given_options, options, sets)
-        plan = None if in_full else summary
-        for line in () if plan is None else plan.lines:
-            say(line)
-        sets = take_records(whole, options.data.sample, key)
-    work = _work(options, sets)
+    key, full_work = jax.random.key(options.audit.seed), _work(given_options, options, whole)
+
+    def plan_of(options: PowerOptions, sets: Case) -> tuple[PowerOptions, Summary]:
+        networks = [(options.model.model or "", options.model.hidden or "")]
+        work = _work(given_options, options, sets)
+        return plan_audit(given_options, options, sets, work, networks, lambda *_: _learner(options, sets), _models)
+
+    options, sets, plan = planned_sets(options, whole, key, plan_of)
+    work, models = _work(given_options, options, sets), options.audit.models or SHADOW_MODELS
 
     def audit(execution: Execution) -> PowerAudit:
         return measure_power(
@@ -77,8 +64,8 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
             _learner(options, sets),
             **vars(options.sizes),
             fraction=options.audit.fraction,
-            models=work.models,
-            reduced=reduced(full_work, work),
+            models=models,
+            reduced=tuple(reductions(full_work, work)),
             execution=execution,
         )
 
@@ -90,7 +77,7 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
         hashes={**hashes, "groups": hash_of_groups(groups)} if groups else hashes,
         audit=audit,
         outcome=_outcome,
-        models=lambda _: work.models,
+        models=lambda _: models,
         line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.epochs} epochs each",
         extra={"plan": None if plan is None else dict(plan.numbers)},
         # A plan is repeated as it was made: what it leaves out is said again.
@@ -162,31 +149,14 @@ def _learner(options: PowerOptions, sets: Case) -> SteppedLearner:
     return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
 
 
-def _work(options: PowerOptions, sets: Case) -> PowerWork:
+def _work(given_options: PowerOptions, options: PowerOptions, sets: Case) -> Work:
     """The training that these options require, on the whole sets."""
-    models, epochs = options.audit.models or SHADOW_MODELS, options.recipe.epochs or 1
-    return PowerWork(len(sets.query), len(sets.sets[Role.CALIBRATION]), models, epochs, options.recipe.batch_size)
+    query, calibration = len(sets.query), len(sets.sets[Role.CALIBRATION])
+    test = PowerModels(models=options.audit.models or SHADOW_MODELS)
+    lightest = test.lighter() if given_options.audit.models is None else test
+    epochs, batch_size = options.recipe.epochs or 1, options.recipe.batch_size
+    return Work(query, calibration, 0, (), query, (test,), epochs, batch_size, lightest=(lightest,))
 
 
-def plan_power(given_options: PowerOptions, options: PowerOptions, sets: Case) -> tuple[PowerOptions, Summary]:
-    """The options for a measurement of this effort, and the plan, as for `ks`."""
-    full, learner = _work(options, sets), _learner(options, sets)
-    cost = count_step(learner, sets.query.inputs, sets.query.labels)
-    free = PowerReducible(
-        models=given_options.audit.models is None,
-        records=given_options.data.sample is None,
-        epochs=given_options.recipe.epochs is None,
-    )
-
-    effort, number = options.audit.effort, options.recipe.models_per_batch or usual_models_per_batch(learner, cost)
-    work = choose_power_work(full, cost, effort, free)
-    fewer = {"sample": max(work[:2])} if work[:2] != full[:2] else {}
-    planned = with_values(options, epochs=work.epochs, models=work.models, models_per_batch=number, **fewer)
-    reached, in_full = PlannedSize(power_operations(work, cost), reduced(full, work)), power_operations(full, cost)
-    lines = [
-        f"Plan: {work.models} models, {work.query:,} query records, {work.calibration:,} calibration records, "
-        f"{work.epochs} epochs",
-        f"  time: {time_of(reached.operations, cost)}",
-        *lines_of_effort(reached, in_full, cost),
-    ]
-    return planned, Summary(tuple(lines), {**numbers_of_effort(effort, reached, in_full, cost), "models": work.models})
+def _models(work: Work, _: Work) -> dict[str, object]:
+    return {"models": sum(test.models for test in work.tests if isinstance(test, PowerModels))}

@@ -24,9 +24,9 @@ from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.deals import DealtSide, dealt_side
 from jaxaudit.data.labels import group_values, number_groups
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.scores.columns import ROLES, ModelRole, columns_of, other_sets, refuse_copies, refuse_repeated
+from jaxaudit.data.scores.columns import ROLES, ModelRole, columns_of, refuse_copies, refuse_repeated, sets_of
 from jaxaudit.data.scores.logs import EvaluationLog, Set, model_names, read_log, read_samples, table_of_logs
-from jaxaudit.data.scores.table import score_table, set_of, write_scores
+from jaxaudit.data.scores.table import score_table, write_scores
 from jaxaudit.data.sequences import prompts_of
 from jaxaudit.data.texts import SETS, Texts
 from jaxaudit.errors import InputError
@@ -237,14 +237,7 @@ def _sets(texts: Texts) -> list[str]:
             f"{texts.source}: lines have no 'set'; add it, or give a file for each set: query.jsonl, holdout.jsonl and "
             "members.jsonl."
         )
-    sets = [set_of("" if name is None else str(name)) for name in names_of_sets]
-    wrong = [row for row, name in enumerate(sets, 1) if not name]
-    if wrong:
-        raise InputError(
-            f"{texts.source}: record {wrong[0]}: its 'set' must be one of {', '.join(SETS)}; "
-            f"{other_sets(names_of_sets, SETS)}."
-        )
-    return sets
+    return sets_of(names_of_sets, texts.source)
 
 
 def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:

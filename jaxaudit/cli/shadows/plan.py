@@ -42,7 +42,7 @@ from jaxaudit.data.columns import columns_as_read
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.groups import groups_in_words, load_ids
-from jaxaudit.data.pairs import find_overlap, refuse_held, refuse_overlap
+from jaxaudit.data.pairs import CALIBRATION, find_overlap, refuse_held
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.data.table import Column
@@ -386,7 +386,7 @@ def _sampled_alike(
 
 def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examples | None) -> None:
     if calibration is not None:
-        refuse_overlap(query, calibration)
+        refuse_held(query, calibration, "query set", of=CALIBRATION)
     if holdout is not None:
         refuse_held(query, holdout, "query set")
         if calibration is not None:

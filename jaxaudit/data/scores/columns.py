@@ -55,20 +55,31 @@ def parts(column: str) -> tuple[str, str, str]:
     return role, model, score
 
 
-def other_sets(cells: Iterable[object], allowed: Sequence[str]) -> str:
-    """The values of a column of sets that name none, for an error. None is shown if there are more than `MOST_SHOWN`:
+def sets_of(cells: Iterable[object], name: str) -> list[str]:
+    """The set that each cell names. Of cells that name none, an error shows none if there are more than `MOST_SHOWN`:
     another column than that of the sets may be a person's.
 
-    >>> other_sets(["query", "train", "train", ""], ["query"])
-    "found: 'train', ''"
-    >>> other_sets(map(str, range(40)), ["query"])
-    'found: 40 different values; is it the column of the sets?'
+    >>> sets_of(["query", "train", "train", ""], "a.csv")
+    Traceback (most recent call last):
+    jaxaudit.errors.InputError: a.csv: 3 of 4 records are in none of the sets ... (column `set`; found: 'train', '')...
+    >>> sets_of(range(40), "a.csv")
+    Traceback (most recent call last):
+    jaxaudit.errors.InputError: ... (column `set`; found: 40 different values; is it the column of the sets?)...
     """
-    distinct = dict.fromkeys("" if cell is None else str(cell) for cell in cells)
-    other_names = [cell[:LONGEST_SHOWN] for cell in distinct if cell not in allowed]
-    if len(other_names) > MOST_SHOWN:
-        return f"found: {len(other_names):,} different values; is it the column of the sets?"
-    return f"found: {', '.join(map(repr, other_names))}"
+    sets = ["" if cell is None else str(cell) for cell in cells]
+    unknown = [cell for cell in sets if cell not in SETS]
+    if unknown or not sets:
+        distinct = [cell[:LONGEST_SHOWN] for cell in dict.fromkeys(unknown)]
+        found = f"found: {', '.join(map(repr, distinct))}"
+        if len(distinct) > MOST_SHOWN:
+            found = f"found: {len(distinct):,} different values; is it the column of the sets?"
+        trouble = f"{len(unknown):,} of {len(sets):,} records are in none of the sets {', '.join(SETS)} "
+        trouble += f"(column `set`; {found})"
+        raise InputError(
+            f"{name}: {trouble if sets else 'has no column `set`, or no record in it'}. Say of each record which set "
+            "it is in."
+        )
+    return sets
 
 
 BOTH = (

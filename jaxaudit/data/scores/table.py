@@ -30,9 +30,9 @@ from jaxaudit.data.scores.columns import (
     ModelRole,
     columns_of,
     is_number,
-    other_sets,
     partition,
     refuse_copies,
+    sets_of,
     shape_of,
 )
 from jaxaudit.errors import InputError
@@ -152,17 +152,7 @@ def score_table(
         listed = "; ".join(f"{column[:100]} has shape {shape}" for column, shape in list(wrong.items())[:5])
         raise InputError(f"{name}: every column must have one value for each record, as `set` has: {listed}.")
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
-    sets = np.array([set_of(str(cell)) for cell in columns.get("set", ())], "U9")
-    unknown = sets == ""
-    if unknown.any() or not len(sets):
-        trouble = "has no column `set`, or no record in it"
-        if len(sets):
-            trouble = f"{int(unknown.sum()):,} of {len(sets):,} records are in none of the sets {', '.join(SETS)} "
-            trouble += f"(column `set`); {other_sets(columns['set'], SETS)}"
-        raise InputError(
-            f"{name}: {trouble}. Say of each record whether it is in the query set (query), the holdout (holdout) or "
-            "among the known members (members)."
-        )
+    sets = np.array(sets_of(columns.get("set", ()), name), "U9")
     numbers = columns_of(columns, name)
     models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}
     for column in numbers:
@@ -200,11 +190,6 @@ def score_table(
 def is_scored(values: Float[np.ndarray, " records"], rows: Int[np.ndarray, " some"]) -> bool:
     """Whether a model was asked for these records."""
     return len(rows) > 0 and bool(np.isfinite(values[rows]).all())
-
-
-def set_of(cell: str) -> str:
-    """The set that a cell names; empty if it names none."""
-    return cell if cell in SETS else ""
 
 
 def _refuse_pairs(table: ScoreTable) -> None:

@@ -7,11 +7,8 @@ import msgspec
 import numpy as np
 from scipy import stats
 
-from jaxaudit import Check, HoldoutTest, Judgement, KSAudit, RhoTest, ShadowTest, TargetResult
+from jaxaudit import Check, Confidence, HoldoutTest, Judgement, KSAudit, RhoTest, ShadowTest, TargetResult
 from jaxaudit.audits import TRUSTED, KSResult, Rates, Truth, floor_of, judgement_of_use, target_result
-from jaxaudit.audits.ks.tests_of_use.dealt import EXACT, OF_P
-from jaxaudit.audits.ks.tests_of_use.holdout import NEEDS
-from jaxaudit.audits.ks.tests_of_use.shadow import NEEDS as OF_SHADOW_MODELS
 from jaxaudit.metrics import Rho, Usage
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.plots import charts
@@ -26,6 +23,10 @@ OF_RHO = (
 OF_HOLDOUT = (preflight.HOLDOUT_LIKE_QUERY, preflight.HOLDOUT_APART, preflight.HOLDOUT_MODELS)
 OF_SHADOW = (preflight.SHADOW_MODELS,)
 """Checks that one test makes; others are shared."""
+OF_P = frozenset((preflight.HOLDOUT_LIKE_QUERY, preflight.TARGET_OUTPUTS))
+OF_MODELS = frozenset((preflight.CALIBRATION_LIKE_QUERY, *OF_SHADOW, preflight.TARGET_OUTPUTS))
+"""Checks that a p-value of the holdout test depends on, and all that the shadow test tells."""
+EXACT = Confidence("strong", "Query set and holdout were sampled alike.")
 
 USED = Usage("holdout", "not forgotten", 0.0005, 0.4, 0.92, 0.7, 1.0, 0.1, (), 0.98, None, "used")
 UNUSED = Usage("holdout", "forgotten", 0.6, 0.025, 0.0, 0.0, 0.05, 0.031, (), 0.0421, None, "used")
@@ -65,7 +66,7 @@ def error_of(reach: float) -> float:
 
 def decided(test: HoldoutTest | ShadowTest, usage: Usage, checks: tuple[Check, ...] = ()) -> Judgement:
     """What a test says of these numbers of a target that was trained like its models."""
-    of_holdout, of_shadows = (NEEDS, OF_P, EXACT), (OF_SHADOW_MODELS, OF_SHADOW_MODELS, TRUSTED)
+    of_holdout, of_shadows = (OF_P.union(OF_HOLDOUT), OF_P, EXACT), (OF_MODELS, OF_MODELS, TRUSTED)
     needs, of_p, p_trust = of_holdout if isinstance(test, HoldoutTest) else of_shadows
     return judgement_of_use(test, usage, checks, needs=needs, of_p=of_p, p_trust=p_trust, trust=TRUSTED)
 
@@ -101,7 +102,7 @@ def audit_of(
     *targets: TargetResult, floor: tuple[float, ...] = (0.01, 0.02, 0.06), rates: tuple[Rates, ...] | None = None
 ) -> KSAudit:
     """An audit of these targets, against two replicates that say nothing; without rho against none."""
-    rho = targets[0].rho
+    rho = targets[0].ratio and targets[0].ratio.rho
     ones = np.ones((0 if rho is None else len(rho.values), RECORDS), np.float32)
     of_seeds = None if rho is None else floor_of(np.array(floor))
     result = KSResult(level=0.95, targets=targets, noise_floor=of_seeds, rates=rates)
@@ -156,7 +157,7 @@ def ks_run(name: str = "outputs.csv", audit: KSAudit | None = None) -> Run[KSRes
     """A run of `ks` on data and outputs of this name."""
     audit = ks_audit(name) if audit is None else audit
     one: dict[str, Any] = {"name": name, "records": RECORDS, "shape": [8], "classes": 3, "content_hash": "blake2b:00ff"}
-    said = provenance("ks", name, {"query": one, "calibration": one, "target_data": []})
+    said = provenance("ks", name, {"query": one, "calibration": one})
     said = msgspec.structs.replace(said, targets=[{"name": name, "kind": "logits", "content_hash": "blake2b:11"}])
     models = {"query": audit.query_confidences, "calibration": audit.calibration_confidences}
     confidences = models if len(audit.query_confidences) else {}

@@ -25,13 +25,22 @@ BUILT_IN: dict[str, tuple[str, ...]] = {
 `before` if that needs outputs before a deletion."""
 
 
-def usual_tests(possible: Collection[str], *, on_calibration: bool = False) -> tuple[str, ...]:
+def usual_tests(possible: Collection[str], *, on_calibration: bool = False, trained: bool = True) -> tuple[str, ...]:
     """The names of the possible tests that are made if none is named, the deciding one first.
 
-    `on_calibration` says whether the target's outputs on the calibration set are known.
+    `on_calibration` says whether the target's outputs on the calibration set are known, `trained` whether there are
+    shadow models; without, the holdout test is made where there are neither members nor outputs before a deletion.
 
     >>> usual_tests({"holdout", "members"}), usual_tests({"holdout"}, on_calibration=True), usual_tests(())
     (('members', 'holdout'), ('holdout', 'shadow'), ('shadow',))
+    >>> usual_tests({"holdout", "members"}, trained=False), usual_tests({"holdout"}, trained=False)
+    (('members',), ('holdout',))
     """
     names = tuple(name for name, roles in BUILT_IN.items() if roles and name in possible)
+    if not trained:
+        return tuple(name for name in names if name in OF_OUTPUTS) or ("holdout",)
     return names if names and not on_calibration else (*names, "shadow")
+
+
+OF_OUTPUTS = ("members", "deletion")
+"""Tests that need no models, but the target's own outputs alone; as the holdout test does where there are none."""

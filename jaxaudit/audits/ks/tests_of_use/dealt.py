@@ -17,7 +17,6 @@ from jaxaudit.metrics.checks import (
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.scores import cut, profile
-from jaxaudit.metrics.usage import Difficulty
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
@@ -51,13 +50,6 @@ def predictors_of(
         return predictors[np.argsort(order)]
 
     return evidence.once(f"predictors {len(records)}", predict)
-
-
-def difficulty_by(key: Key[Array, ""], evidence: Evidence) -> Difficulty:
-    """What tells the difficulty of records, beside models."""
-    if taught_by_records(key, evidence).odds is not None:
-        return "taught"
-    return "neighbours" if _has_neighbours(evidence.pool) else "classes"
 
 
 def _has_neighbours(pool: Pool) -> bool:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import msgspec
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
@@ -11,7 +10,6 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests_of_use.dealt import (
     OF_P,
     checks_of_sets,
-    difficulty_by,
     predictors_of,
     taught_by_records,
 )
@@ -132,7 +130,7 @@ class DeletionTest(KSTest):
         )
         return judgement_of_use(
             self,
-            msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
+            answer.usage,
             checks_of_sets(key, evidence),
             needs=OF_P | {HOLDOUT_APART, BEFORE_OUTPUTS, BEFORE_ON_HOLDOUT},
             of_p=OF_P,

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Array, Key
-from msgspec import structs
 
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
@@ -15,7 +14,6 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     EXACT,
     OF_P,
     checks_of_sets,
-    difficulty_by,
     predictors_of,
     taught_by_records,
 )
@@ -102,10 +100,6 @@ class HoldoutTest(KSTest):
     def trains(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.mixed > 0
 
-    @property
-    def references(self) -> int:
-        return self.mixed
-
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         return ((self.mixed, round(SHARE * sizes[Role.CALIBRATION]) + sizes[Role.QUERY]),) if self.mixed else ()
 
@@ -137,11 +131,11 @@ class HoldoutTest(KSTest):
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
     ) -> Judgement:
-        checks, advice, recipe = checks_of_sets(key, evidence), evidence.advice, ""
+        checks, recipe = checks_of_sets(key, evidence), ""
         if self.mixed:
             fit = evidence.fit(HOLDOUT_MODELS, Kind.MIXED)
-            checks, recipe = (*checks, *(() if evidence.pool.classless else (fit,))), better_recipe(fit, advice.recipe)
-            usage = _by_models(key, outputs, evidence, level, self.stated, recipe)
+            checks, recipe = (*checks, *(() if evidence.pool.classless else (fit,))), better_recipe(fit)
+            usage = _by_models(key, outputs, evidence, level, self.stated)
             usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
         else:
             usage, trust, lacks = _alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,)
@@ -149,11 +143,11 @@ class HoldoutTest(KSTest):
         query, held = (
             (0, 0) if groups is None else (len(np.unique(groups_of_set)) for groups_of_set in (groups[:n], groups[n:]))
         )
-        more = f"Give more records: {advice.power} says how many."
+        more = "Give more records: `jaxaudit power` says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
         return judgement_of_use(
             self,
-            structs.replace(usage, difficulty=difficulty_by(key, evidence)),
+            usage,
             checks,
             needs=NEEDS if self.mixed else NEEDS - {HOLDOUT_MODELS},
             of_p=OF_P,
@@ -171,10 +165,8 @@ class HoldoutTest(KSTest):
 TEST = HoldoutTest
 
 
-def _by_models(
-    key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float, recipe: str
-) -> Usage:
-    """The numbers of the test with its shadow models; `recipe` says how to get better ones."""
+def _by_models(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
+    """The numbers of the test with its shadow models."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     return holdout_test(
         stream(key, "holdout test"),
@@ -189,7 +181,6 @@ def _by_models(
         permutations=least_permutations(evidence.targets),
         printed=outputs.printed,
         own_recipe=outputs.trained_here or evidence.own_recipe,
-        recipe=recipe,
     )
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import msgspec
 import numpy as np
 from jaxtyping import Array, Key
 
@@ -13,7 +12,6 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     EXACT,
     OF_P,
     checks_of_sets,
-    difficulty_by,
     models_on,
     predictors_of,
     sets_alike,
@@ -151,7 +149,7 @@ class MembersTest(KSTest):
         remembers = answer.p_memory <= ALPHA
         return judgement_of_use(
             self,
-            msgspec.structs.replace(answer.usage, difficulty=difficulty_by(key, evidence)),
+            answer.usage,
             (*checks_of_sets(key, evidence), members_alike),
             needs=NEEDS,
             of_p=OF_P,

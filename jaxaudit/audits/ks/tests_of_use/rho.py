@@ -18,22 +18,23 @@ from typing import ClassVar
 import jax
 import msgspec
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.finding import sentence as capital
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho, own_log_odds
 from jaxaudit.audits.ks.models import Rows, generators, share_row
 from jaxaudit.audits.ks.result import RhoDetails
 from jaxaudit.audits.ks.tests_of_use.test import NOT_KNOWN, TONES, TRUSTED, Judgement, KSTest, Lack, helped, recipe_of
 from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.outputs.outputs import match_logits, match_precision
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, deciding, noise_floor, paper_rule, rho, verdict
 from jaxaudit.randomness import stream
-from jaxaudit.shadow_models import Kind, Pool
+from jaxaudit.shadow_models import Kind, Pool, ShadowModels
 
 LEAST_REPLICATES = 2
 OWN = frozenset(
@@ -113,16 +114,17 @@ class RhoTest(KSTest):
                 "rho compares models trained on only the query set with models trained on only the calibration set, "
                 "and there are none: leave out RhoTest()."
             )
-        rho_key, compared = stream(key, "rho"), outputs.compared
-        ratio = rho(rho_key, compared.query, compared.calibration, compared.target, level=level)
+        rho_key, labels = stream(key, "rho"), evidence.pool.examples.labels[evidence.pool.query]
+        query, calibration, of_controls, target = samples_of_rho(outputs, labels, evidence.models)
+        ratio = rho(rho_key, query, calibration, target, level=level)
         controls = tuple(
-            rho(jax.random.fold_in(rho_key, index), compared.query, compared.calibration, row[None], level=level)
-            for index, row in enumerate(compared.controls)
+            rho(jax.random.fold_in(rho_key, index), query, calibration, row[None], level=level)
+            for index, row in enumerate(of_controls)
         )
         apart = np.array(ratio.calibration_distances)
-        everyone = np.concatenate([compared.query, compared.calibration, compared.target])
+        everyone = np.concatenate([query, calibration, target])
         checks = (
-            preflight.distances_apart(apart, noise_floor(compared.query)),
+            preflight.distances_apart(apart, noise_floor(query)),
             preflight.query_size(evidence.queries, apart),
             preflight.tied_confidences(everyone, printed=outputs.printed),
             preflight.positive_control(controls),
@@ -191,3 +193,20 @@ class RhoTest(KSTest):
 
 
 TEST = RhoTest
+
+
+def samples_of_rho(
+    outputs: TargetOutputs, labels: Int[np.ndarray, " n"], models: ShadowModels
+) -> tuple[Float[np.ndarray, "_ n"], ...]:
+    """What rho compares on the query set, of query, calibration and control models and of the target, at the target's
+    resolution: log-odds of each record's own class if the target's logits are known, else confidences, whose KS
+    distances are the same but for rounding near 1.
+    """
+    file, n = outputs.file, len(labels)
+    if file is not None and file.kind == "logits":
+        odds = (*of_rho(models, models.log_odds[:, :n]), own_log_odds(file, labels)[None])
+        return tuple(match_logits(rows, file) for rows in odds)
+    confidences = of_rho(models, models.confidences[:, :n])
+    if file is not None:
+        confidences = (match_precision(rows, file) for rows in confidences)
+    return (*confidences, outputs.confidences)

@@ -78,12 +78,7 @@ class ShadowTest(KSTest):
     )
     compares_calibration: ClassVar[bool] = True
     of_classes: ClassVar[bool] = True
-    ranks: ClassVar[bool] = True
     least: ClassVar[Mapping[str, int]] = MappingProxyType({"never": LEAST, "half": 0, "fully": LEAST})
-
-    @property
-    def references(self) -> int:
-        return self.never
 
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         query, rest = sizes[Role.QUERY], round(SHARE * sizes[Role.CALIBRATION])
@@ -125,7 +120,7 @@ class ShadowTest(KSTest):
     ) -> Judgement:
         n, kinds, in_calibration = evidence.queries, self.kinds(), evidence.in_calibration
         fit = evidence.fit(SHADOW_MODELS, *kinds)
-        recipe = better_recipe(fit, evidence.advice.recipe)
+        recipe = better_recipe(fit)
         records = np.arange(n) if in_calibration is None else np.r_[:n, np.flatnonzero(in_calibration)]
         unseen = None if outputs.unseen is None else outputs.unseen[records]
         compared = (
@@ -134,7 +129,7 @@ class ShadowTest(KSTest):
             evidence.members(*kinds)[:, records],
             n,
         )
-        usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated, recipe=recipe)
+        usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated)
         checks = (fit,)
         if in_calibration is not None:
             checks = (fit, calibration_like_target(*accuracies_on_unused(*compared, unseen)))
@@ -166,22 +161,21 @@ def _too_few(evidence: Evidence, models: int) -> tuple[Lack, ...]:
     least = least_models(targets)
     if models >= least:
         return ()
-    helps = f"Add shadow models: at least {least} without the query set for {targets} targets; "
+    helps = f"Add shadow models: at least {least} without the query set for {targets} targets"
     reason = (
         f"{models} shadow models without the query set give p-values of at least {targets / (1 + models):.2g}, "
         f"adjusted for {targets} targets: no use could be detected"
     )
-    return (Lack(helps + evidence.advice.more_models, reason),)
+    return (Lack(helps, reason),)
 
 
 def _more(evidence: Evidence) -> str:
     """What would change an inconclusive verdict, apart from what is lacking."""
-    holdout = evidence.advice.holdout
     if evidence.in_calibration is not None:
-        return f"Give more query records, or {holdout}."
+        return "Give more query records, or use a holdout."
     return (
-        f"Give the target's outputs on the calibration set, too, if it used none of that. Or {holdout}: that test does "
-        "not depend on how the target was trained."
+        "Give the target's outputs on the calibration set, too, if it used none of that. Or use a holdout: that test "
+        "does not depend on how the target was trained."
     )
 
 

@@ -163,14 +163,12 @@ class KSTest(Protocol):
         name: letters and hyphens, unique among the tests of an audit; it names the test's random streams.
         title: the name in words.
         assumes: assumptions that no check can test, in a sentence.
-        references: number of shadow models on which the p-value is based; 0 without a p-value.
         roles: the sets that the test needs beside the query set; a target from a file then has outputs on them, too.
         of_classes: the test compares probabilities of classes, which texts do not have.
         compares_calibration: the test also compares outputs on the calibration set, where targets have them.
         needs_before: the test compares outputs before a deletion with those after it.
         trains: models are trained for the test.
         of_guess: the masks of the test's models are drawn before those of targets.
-        ranks: the p-value is the rank of the target among the `references` models.
         left_out: the models that serve as targets of known truth, when error rates are measured: those that used a
             known share of the query set, those that were dealt query set and holdout at random, or none.
         least: the fields that are numbers of models, one for each of `kinds` in this order, and the fewest models of
@@ -192,13 +190,8 @@ class KSTest(Protocol):
     needs_before: ClassVar[bool] = False
     trains: ClassVar[bool] = True
     of_guess: ClassVar[bool] = False
-    ranks: ClassVar[bool] = False
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "by share"
     least: ClassVar[Mapping[str, int]] = MappingProxyType({})
-
-    @property
-    def references(self) -> int:
-        return 0
 
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         """Numbers of models, and their numbers of training records, for sets of so many records."""

@@ -94,8 +94,8 @@ class NaiveBayes:
         """Outputs with and without each record, in closed form: the record's counts and moments are subtracted.
 
         Computed in float64 on the host, in time linear in the records; memory holds a copy of the inputs, the result
-        and some chunks. Equal to refitting in float64 up to a relative 1e-10, and to `fit` up to float32 rounding. The
-        key is not used.
+        and some chunks. Identical records are computed once if many are expected. Equal to refitting in float64 up to a
+        relative 1e-10, and to `fit` up to float32 rounding. The key is not used.
         """
         classes = self.classes
         check_shapes((len(inputs), len(self.category_counts)), inputs=inputs)
@@ -103,14 +103,16 @@ class NaiveBayes:
         members = np.bincount(labels, minlength=classes)
         categories = _Categories.of(self, inputs, labels, members)
         numbers = _Numbers.of(self, inputs, labels, members)
-        result = LeftOut(*(np.empty((len(records), classes)) for _ in range(2)))
-        step = max(1, CHUNK_CELLS // (classes * (1 + 4 * numbers.values.shape[1])))
-        for start in range(0, len(records), step):
+        chosen, copies = categories.distinct(labels, records) if not numbers.values.shape[1] else (records, None)
+        result = LeftOut(*(np.empty((len(chosen), classes)) for _ in range(2)))
+        width = categories.width + classes * (1 + 4 * numbers.values.shape[1])
+        step = max(1, CHUNK_CELLS // width)
+        for start in range(0, len(chosen), step):
             chunk = slice(start, start + step)
-            for whole, part in zip(result, _chunk(categories, numbers, labels, members, records[chunk]), strict=True):
+            for whole, part in zip(result, _chunk(categories, numbers, labels, members, chosen[chunk]), strict=True):
                 whole[chunk] = part
-            tell(progress, start + step, len(records))
-        return result
+            tell(progress, len(records) * (start + step) // len(chosen), len(records))
+        return result if copies is None else LeftOut(*(part[copies] for part in result))
 
     def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
         """`log_odds_dtp_bound` with `smoothed_naive_bayes_delta`: for categorical columns only. See `BoundsDTP`."""
@@ -221,14 +223,15 @@ def naive_bayes(
 CHUNK_CELLS = 2**21
 """The largest size of a temporary array, in numbers (16 MB)."""
 
+FEW_CATEGORIES = 8
+"""Columns of up to this many categories are looked up together, by a matrix product; others one by one."""
+
 
 class _Categories(NamedTuple):
-    """Each record's row for each column in the table of log p(category | c), and what losing a record of it adds there.
+    """Each record's rows in the table of log p(category | c), and what losing a record of a category adds to it."""
 
-    The table has the categories of all columns, one column after another.
-    """
-
-    rows: tuple[PoolLabels, ...]
+    places: tuple[PoolLabels, ...]
+    counts: tuple[int, ...]
     table: Float[np.ndarray, "categories classes"]
     change: Float[np.ndarray, "categories classes"]
 
@@ -237,27 +240,53 @@ class _Categories(NamedTuple):
         classes, smoothing = learner.classes, learner.smoothing
         columns = np.flatnonzero(learner.category_counts).tolist()
         counts = tuple(filter(None, learner.category_counts))
-        rows, seen, start = [], [], 0
+        places, seen = [], []
         for column, count in zip(columns, counts, strict=True):
             code = _codes(inputs[:, column], column, count)
             seen.append(np.bincount(code * classes + labels, minlength=count * classes).reshape(count, classes))
-            rows.append(start + code)
-            start += count
+            places.append(code)
         count = np.concatenate([np.zeros((0, classes), int), *seen])
         possible = smoothing * np.repeat(counts, counts)[:, None]
         with_record = np.log(count + smoothing) - np.log(members + possible)
         without = np.log(np.maximum(count - 1, 0) + smoothing) - np.log(np.maximum(members - 1, 0) + possible)
-        return cls(tuple(rows), with_record, without - with_record)
+        return cls(tuple(places), counts, with_record, without - with_record)
+
+    @property
+    def width(self) -> int:
+        return sum(count for count in self.counts if count <= FEW_CATEGORIES)
+
+    def distinct(self, labels: np.ndarray, records: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Distinct records, and which of them each of `records` equals; None if duplicates need not be frequent."""
+        classes = self.table.shape[1]
+        if classes * np.prod(self.counts, dtype=float) > len(records):
+            return records, None
+        cell = labels[records].astype(np.intp)
+        for place, count in zip(self.places, self.counts, strict=True):
+            cell *= count
+            cell += place[records]
+        stands_for = np.full(classes * int(np.prod(self.counts)), -1)
+        stands_for[cell] = np.arange(len(records))
+        occupied = np.flatnonzero(stands_for >= 0)
+        chosen = records[stands_for[occupied]]
+        stands_for[occupied] = np.arange(len(occupied))
+        return chosen, stands_for[cell]
 
     def log_likelihood(self, labels: np.ndarray, records: np.ndarray) -> tuple[ByClass, Float[np.ndarray, " k"]]:
         """The log-likelihood summed over columns, and its change for the record's own class without the record."""
         classes = self.table.shape[1]
         total, change = np.zeros((len(records), classes)), np.zeros(len(records))
-        for column in self.rows:
-            chosen = column[records]
-            change += self.change[chosen, labels[records]]
-            total += self.table[chosen]
-        return total, change
+        indicators = np.zeros((len(records), self.width))
+        rows, narrow, start = np.arange(len(records)), [], 0
+        for place, count in zip(self.places, self.counts, strict=True):
+            code = place[records]
+            change += self.change[start + code, labels[records]]
+            if count <= FEW_CATEGORIES:
+                indicators[rows, len(narrow) + code] = 1.0
+                narrow.extend(range(start, start + count))
+            else:
+                total += self.table[start + code]
+            start += count
+        return total + indicators @ self.table[narrow], change
 
 
 class _Numbers(NamedTuple):

@@ -156,7 +156,7 @@ def test_the_one_record_that_makes_a_column_vary():
 
 
 def test_records_in_any_number_and_order_are_the_same(monkeypatch):
-    """In one chunk, or in many."""
+    """Copies looked up once, or one by one; in one chunk, or in many."""
     inputs, labels = records(60, (2, 3, 9), 2)
     whole = leave_one_out((2, 3, 9), 2, inputs, labels, range(60))
     many = leave_one_out((2, 3, 9), 2, inputs, labels, np.tile(np.arange(60)[::-1], 3))

@@ -87,9 +87,9 @@ class FileTarget(NamedTuple):
             )
         for role in (Role.HOLDOUT, Role.MEMBERS):
             if (role in self.on) != (role in sets):
-                there, missing = ("records", "outputs") if role in sets else ("outputs", "records")
+                left, missing = ("records", "outputs") if role in sets else ("outputs", "records")
                 raise InputError(
-                    f"{self.name}: there are {there} of the {role.words} but no {missing}; give both or none."
+                    f"{self.name}: there are {left} of the {role.words} but no {missing}; give both or none."
                 )
         files = (*self.on.items(), *self.before.items())
         present = [(file, sets[role], role.words) for role, file in files if role in sets]

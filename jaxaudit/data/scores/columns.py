@@ -70,11 +70,11 @@ def sets_of(cells: Iterable[object], name: str) -> list[str]:
     unknown = [cell for cell in sets if cell not in SETS]
     if unknown or not sets:
         distinct = [cell[:LONGEST_SHOWN] for cell in dict.fromkeys(unknown)]
-        found = f"found: {', '.join(map(repr, distinct))}"
+        words = f"found: {', '.join(map(repr, distinct))}"
         if len(distinct) > MOST_SHOWN:
-            found = f"found: {len(distinct):,} different values; is it the column of the sets?"
+            words = f"found: {len(distinct):,} different values; is it the column of the sets?"
         trouble = f"{len(unknown):,} of {len(sets):,} records are in none of the sets {', '.join(SETS)} "
-        trouble += f"(column `set`; {found})"
+        trouble += f"(column `set`; {words})"
         raise InputError(
             f"{name}: {trouble if sets else 'has no column `set`, or no record in it'}. Say of each record which set "
             "it is in."

@@ -65,6 +65,7 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path):
     finished = kept_models(Path("run/unfinished/chunks"))
     with started(*SLOW, "--out", "run") as second:
         assert second.stderr is not None
+        assert "three targets" in second.stderr.readline()
         assert "28 models" in second.stderr.readline()
         assert models_kept(second.stderr.readline(), "Resuming") == finished
         wait_for_another_chunk(second)
@@ -84,7 +85,7 @@ def test_a_run_killed_and_stopped_and_started_again(sets: Path):
     assert said.startswith("Error: --out run ")
     assert re.search(r"epochs: 80\b.*\b9\b.*seed: 7\b.*\b8\b", said), said
     done = jaxaudit("ks", *SLOW, "--out", "run")
-    assert models_kept(done.err.splitlines()[1], "Resuming") == kept
+    assert models_kept(done.err.splitlines()[2], "Resuming") == kept
     assert done.result["targets"] == whole["targets"]
     assert done.result["noise_floor"] == whole["noise_floor"]
     assert sorted(os.listdir("run")) == ["confidences.npz", "result.json", "table.txt"]

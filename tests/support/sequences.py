@@ -61,29 +61,28 @@ def gpt(params: Any, tokens: np.ndarray, heads: int) -> np.ndarray:
 
 def likelihoods(logits: Any, record: Any) -> Any:
     """The log-likelihoods of a record's tokens that count, one after another."""
-    found = []
-    for at, token in enumerate(np.asarray(record)[1:]):
-        if token >= 0:
-            found.append(jax.nn.log_softmax(logits[at])[token])
-    return jnp.stack(found)
+    following = np.asarray(record)[1:]
+    counted = np.flatnonzero(following >= 0)
+    return jax.nn.log_softmax(logits)[counted, following[counted]]
 
 
 def trained_plainly(net: Any, params: Any, state: Any, inputs: np.ndarray, batches: Any, optimizer: Any) -> Any:
     """The parameters after these minibatches (indices of records), each record's loss written as a sum over tokens."""
 
     @partial(jax.jit, static_argnums=1)
-    def gradient(params: Any, chosen: tuple[int, ...]) -> Any:
+    def gradient(params: Any, row: int) -> Any:
+        record = inputs[row]
+
         def loss(params: Any) -> Any:
-            losses = []
-            for record in inputs[list(chosen)]:
-                tokens = jnp.array([token if token >= 0 else -1 - token for token in record.tolist()])
-                losses.append(-jnp.mean(likelihoods(net.apply(params, state, tokens[None], True)[0][0], record)))
-            return jnp.mean(jnp.stack(losses))
+            tokens = jnp.array([token if token >= 0 else -1 - token for token in record.tolist()])
+            return -jnp.mean(likelihoods(net.apply(params, state, tokens[None], True)[0][0], record))
 
         return jax.grad(loss)(params)
 
     memory = optimizer.init(params)
     for chosen in batches:
-        updates, memory = optimizer.update(gradient(params, tuple(map(int, chosen))), memory, params)
+        gradients = [gradient(params, int(row)) for row in chosen]
+        mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *gradients)
+        updates, memory = optimizer.update(mean, memory, params)
         params = optax.apply_updates(params, updates)
     return params

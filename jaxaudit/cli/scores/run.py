@@ -24,7 +24,7 @@ from jaxaudit.data.cache import cache_dir
 from jaxaudit.data.deals import DealtSide, dealt_side
 from jaxaudit.data.labels import group_values, number_groups
 from jaxaudit.data.paths import exists, expanded
-from jaxaudit.data.scores.columns import ROLES, ModelRole, columns_of, refuse_copies, refuse_repeated, sets_of
+from jaxaudit.data.scores.columns import ROLES, ModelRole, columns_of, refuse_copies, refuse_repeated, set_names
 from jaxaudit.data.scores.logs import EvaluationLog, Set, model_names, read_log, read_samples, table_of_logs
 from jaxaudit.data.scores.table import score_table, write_scores
 from jaxaudit.data.sequences import prompts_of
@@ -237,7 +237,7 @@ def _sets(texts: Texts) -> list[str]:
             f"{texts.source}: lines have no 'set'; add it, or give a file for each set: query.jsonl, holdout.jsonl and "
             "members.jsonl."
         )
-    return sets_of(names_of_sets, texts.source)
+    return set_names(names_of_sets, texts.source)
 
 
 def _names(role: str, folders: Sequence[Path]) -> list[tuple[str, Path]]:

@@ -55,14 +55,14 @@ def parts(column: str) -> tuple[str, str, str]:
     return role, model, score
 
 
-def sets_of(cells: Iterable[object], name: str) -> list[str]:
+def set_names(cells: Iterable[object], name: str) -> list[str]:
     """The set that each cell names. Of cells that name none, an error shows none if there are more than `MOST_SHOWN`:
     another column than that of the sets may be a person's.
 
-    >>> sets_of(["query", "train", "train", ""], "a.csv")
+    >>> set_names(["query", "train", "train", ""], "a.csv")
     Traceback (most recent call last):
     jaxaudit.errors.InputError: a.csv: 3 of 4 records are in none of the sets ... (column `set`; found: 'train', '')...
-    >>> sets_of(range(40), "a.csv")
+    >>> set_names(range(40), "a.csv")
     Traceback (most recent call last):
     jaxaudit.errors.InputError: ... (column `set`; found: 40 different values; is it the column of the sets?)...
     """

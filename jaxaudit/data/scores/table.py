@@ -32,7 +32,7 @@ from jaxaudit.data.scores.columns import (
     is_number,
     partition,
     refuse_copies,
-    sets_of,
+    set_names,
     shape_of,
 )
 from jaxaudit.errors import InputError
@@ -152,7 +152,7 @@ def score_table(
         listed = "; ".join(f"{column[:100]} has shape {shape}" for column, shape in list(wrong.items())[:5])
         raise InputError(f"{name}: every column must have one value for each record, as `set` has: {listed}.")
     # Texts become an array only when they are known to be short: its cells are all as wide as the longest.
-    sets = np.array(sets_of(columns.get("set", ()), name), "U9")
+    sets = np.array(set_names(columns.get("set", ()), name), "U9")
     numbers = columns_of(columns, name)
     models: dict[tuple[ModelRole, str], dict[str, np.ndarray]] = {}
     for column in numbers:

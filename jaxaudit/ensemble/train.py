@@ -35,7 +35,7 @@ from jaxaudit.ensemble.concurrency import (
     unlike,
 )
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, Progress
-from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
+from jaxaudit.ensemble.models_per_batch import fitting_models_per_batch
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
@@ -305,7 +305,7 @@ def fit_many(
         if steps_from_host(learner):
             size = 1
         elif size is None:
-            size = choose_models_per_batch(learner, keys, membership, place_pool(pool), groups).models_per_batch
+            size = fitting_models_per_batch(learner, keys, membership, place_pool(pool), groups)
         chunks = [chunk for group in groups for chunk in group.chunks(size, devices)]
         parts = [PlannedChunk(chunk.rows, chunk, learner.epochs * chunk.steps * len(chunk.rows)) for chunk in chunks]
     else:
@@ -316,27 +316,25 @@ def fit_many(
     return results.in_order()
 
 
-def measure_models_per_batch(
+def suitable_models_per_batch(
     keys: Key[Array, " models"],
     membership: Membership | AllBut,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
-) -> BatchChoice:
-    """The models per batch that `fit_many` would choose with these arguments, which are its own, and its measurements.
+) -> int:
+    """The models per batch that `fit_many` would choose with these arguments, which are its own: a function of shapes,
+    unless memory is short.
 
-    If several calls must give the same numbers, measure once and pass the result to all.
+    If several calls must give the same numbers, pass the result to all.
     """
     membership = _checked(keys, membership, len(inputs), len(labels))
     if not isinstance(learner, SteppedLearner):
-        return BatchChoice(whole_fits_per_batch(learner), {})
+        return whole_fits_per_batch(learner)
     stepped: SteppedLearner = with_decided_form(learner)
-    if steps_from_host(stepped):
-        return BatchChoice(1, {})
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
-    return choose_models_per_batch(
-        stepped, keys, membership, pool, plan_groups(np.asarray(jax.random.key_data(keys)), membership, stepped)
-    )
+    groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, stepped)
+    return fitting_models_per_batch(stepped, keys, membership, pool, groups)
 
 
 def _checked(keys: Array, membership: Membership | AllBut, inputs: int, labels: int) -> Membership | AllBut:

@@ -12,13 +12,7 @@ from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
 from jaxaudit.errors import check_ranges
-
-Progress = Callable[[int, int], None]
-"""`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
-
-`fit_many` counts model-steps (models, for a learner without steps), including the padding of the last chunk. After
-`Execution.split`, work is counted in millionths (`WHOLE`).
-"""
+from jaxaudit.learners.learner import Progress
 
 WHOLE = 1_000_000
 """The total that `Execution.split` reports."""

@@ -355,15 +355,10 @@ def _bytes(aval: Any) -> int:
     return prod(aval.shape) * aval.dtype.itemsize
 
 
-def trace(
-    function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any], trained: int | None = None
-) -> Program:
-    """Traces `function(leaves, *example)`, a scalar; gradients are wanted of the first `trained` leaves, by default of
-    all.
-    """
+def trace(function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any], trained: int) -> Program:
+    """Traces `function(leaves, *example)`, a scalar; gradients are wanted of the first `trained` leaves."""
     closed = jax.make_jaxpr(function)(list(leaves), *example)
     tracing, scope, split = _Tracing(), _Scope(), len(leaves)
-    trained = split if trained is None else trained
     arguments = [
         tracing.new(v.aval, [index] if index < trained else (), index >= split)
         for index, v in enumerate(closed.jaxpr.invars)

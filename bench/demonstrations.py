@@ -40,7 +40,7 @@ FUNCTIONS = {
     "jaxaudit.cli.harness": {"_done": "statistics"},
     "jaxaudit.ensemble.train": {
         "fit_many": "training",
-        "measure_models_per_batch": "training",
+        "suitable_models_per_batch": "training",
         "log_probs_many": "training",
     },
     "jaxaudit.learners.learner": {"train_by_steps": "training"},

@@ -22,7 +22,7 @@ from torch import nn
 
 from bench.harness import Bench, Claim, Spread, Timings, interleave, report
 from bench.training import CLASSES, Job, leaving_one_out, liu_cnn, mlp
-from jaxaudit.ensemble import Execution, fit_many, log_probs_many, measure_models_per_batch
+from jaxaudit.ensemble import Execution, fit_many, log_probs_many, suitable_models_per_batch
 from jaxaudit.learners.learner import epoch_bits, init_key, own_batches, pool_batches, takes_pool_order
 
 ROUNDS = 7
@@ -171,7 +171,7 @@ def compare(
             raise SystemExit(f"{job.name}: final losses {ours:.4g} and {theirs:.4g}: the sides do not train alike")
     # The models a batch are chosen for the job as users have it, not for the few epochs and models that are timed.
     learner = replace(job.learner, epochs=WHOLE_EPOCHS)
-    chosen = measure_models_per_batch(whole.keys, whole.membership, job.inputs, job.labels, learner)
+    chosen = suitable_models_per_batch(whole.keys, whole.membership, job.inputs, job.labels, learner)
     inputs, labels = torch_pool(job)
     plain = job.first(torch_models, torch_epochs)
     nets = [make_net() for _ in range(torch_models)]
@@ -189,9 +189,7 @@ def compare(
                 job.inputs,
                 job.labels,
                 job.learner,
-                execution=Execution(
-                    models_per_batch=chosen.models_per_batch, progress=lambda done, total: reports.append(done)
-                ),
+                execution=Execution(models_per_batch=chosen, progress=lambda done, total: reports.append(done)),
                 summarize=lambda params, rows: jax.tree.leaves(params)[0].reshape(len(rows), -1)[:, :1],
             ),
             **{
@@ -206,7 +204,7 @@ def compare(
     rates = {name: UNIT / float(np.median(seconds)) for name, seconds in each.items()}
     note = (
         f"{job.name}: {rates['jaxaudit']:,.0f} model-steps/s against {rates[PLAIN]:,.0f} of PyTorch as it is and "
-        f"{rates[FUSED]:,.0f} fused; {len(job.keys)} models, {chosen.models_per_batch} a batch; final losses "
+        f"{rates[FUSED]:,.0f} fused; {len(job.keys)} models, {chosen} a batch; final losses "
         f"{ours:.4g} and {theirs:.4g}"
     )
     return Timings(job.name, each), note

@@ -1,6 +1,6 @@
 """How many models to train side by side: `python -m bench.models_per_batch` sweeps 1, 2, 4, ..., 64.
 
-Promised: with the number that `measure_models_per_batch` picks, a model-step takes at most 1.2 times as long as with
+Promised: with the number that `suitable_models_per_batch` gives, a model-step takes at most 1.2 times as long as with
 the best number of the sweep. For each number there is one full chunk for every chunk trained at the same time, by
 `fit_many` as it is called, initial weights included; compilation is left out; the numbers take turns in every round.
 Some minutes on two cores.
@@ -14,14 +14,12 @@ import jax
 
 from bench.harness import Bench, Claim, Timings, print_table, report
 from bench.training import Job, leaving_one_out, mlp
-from jaxaudit.ensemble import Execution, fit_many, measure_models_per_batch
+from jaxaudit.ensemble import Execution, fit_many, suitable_models_per_batch
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 
 NUMBERS = (1, 2, 4, 8, 16, 32, 64)
 UNIT = 1000  # model-steps; timings are seconds for so many
 ROUNDS = 3
-AUDIT_EPOCHS = 50
-"""The choice may take a tenth of the training it serves: this much, for as many models as the largest chunk."""
 
 
 def seconds_at(job: Job, number: int) -> float:
@@ -49,12 +47,11 @@ def sweep(job: Job, numbers: Sequence[int] = NUMBERS, rounds: int = ROUNDS) -> T
 
 def judge(job: Job, timings: Timings) -> tuple[Claim, str]:
     """The promise for this job, and what was chosen on what evidence."""
-    whole = job.first(len(job.keys), AUDIT_EPOCHS)
-    choice = measure_models_per_batch(whole.keys, whole.membership, whole.inputs, whole.labels, whole.learner)
+    whole = job.first(len(job.keys), job.learner.epochs)
+    number = suitable_models_per_batch(whole.keys, whole.membership, whole.inputs, whole.labels, whole.learner)
     best = min(timings.seconds, key=lambda name: median(timings.seconds[name]))
-    chosen = label(choice.models_per_batch)
-    tried = ", ".join(f"{number}: {1e6 * seconds:.3g}" for number, seconds in choice.seconds.items())
-    note = f"{job.name}: chose {chosen}; best of the sweep {best}; microseconds a model-step when choosing: {tried}"
+    chosen = label(number)
+    note = f"{job.name}: chose {chosen}; best of the sweep {best}"
     return Claim(f"{job.name}: chosen / best", timings.ratio(chosen, best), 1.2, at_least=False), note
 
 

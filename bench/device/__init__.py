@@ -12,9 +12,9 @@ that is not installed is left out, and the result says so.
   normalisation (ResNet), both on 32x32 pixels in three colours; minibatches of 256 for a 600-1024-512-100 network
   (Purchase). Records are random, and on the device; PyTorch has no data loader, and one graph for all models. Both
   sides multiply as their libraries do on a GPU when asked for speed (TF32); in rows with bfloat16 by mixed precision,
-  PyTorch's by autocast. The models a batch and the form of convolutions are those that `measure_models_per_batch`
-  chose, once. Compiling and choosing are not timed. First, both sides train the same weights on the same minibatches in
-  full float32 and must end with the same loss.
+  PyTorch's by autocast. The models a batch and the form of convolutions are those that the library chooses. Compiling
+  and choosing are not timed. First, both sides train the same weights on the same minibatches in full float32 and must
+  end with the same loss.
 - `leave one out`: an 836-64-10 network, plain gradient descent, at minibatches of 1, 10 and 32, beside a PyTorch loop.
 - `adapters`: 16 and 64 adapters of rank 8 on a GPT-2-sized base, beside a loop of `peft`.
 - `ks`: the Kolmogorov-Smirnov distance of a million numbers to another million, and its bootstrap.

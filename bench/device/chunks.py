@@ -1,5 +1,6 @@
 """Chunks of models that `fit_many` trains, as many at a time as the library itself chooses."""
 
+import time
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -8,7 +9,7 @@ import jax
 
 from bench.device.measuring import Contender
 from bench.training import Job
-from jaxaudit.ensemble import Execution, fit_many, measure_models_per_batch
+from jaxaudit.ensemble import Execution, fit_many, form_of, suitable_models_per_batch
 from jaxaudit.ensemble.concurrency import concurrent_chunks
 
 
@@ -18,12 +19,10 @@ class Choice(NamedTuple):
     Attributes:
         number: models a batch.
         form: of convolutions; None without any, and on a CPU.
-        seconds: a model-step by the number of models, where it was measured.
     """
 
     number: int
     form: str | None
-    seconds: dict[str, float]
 
     @property
     def execution(self) -> Execution:
@@ -34,16 +33,13 @@ class Choice(NamedTuple):
         return job if self.form is None else replace(job, learner=job.learner.in_form(self.form))
 
     def __str__(self) -> str:
-        tried = ", ".join(f"{number}: {1e6 * seconds:.3g}" for number, seconds in self.seconds.items())
-        form = f", {self.form}" if self.form else ""
-        return f"{self.number} models a batch{form}; microseconds a model-step when choosing: {tried or '-'}"
+        return f"{self.number} models a batch{f', {self.form}' if self.form else ''}"
 
 
 def choose(job: Job) -> Choice:
     """The library's choice for these models."""
-    choice = measure_models_per_batch(job.keys, job.membership, job.inputs, job.labels, job.learner)
-    seconds = {str(number): seconds for number, seconds in choice.seconds.items()}
-    return Choice(choice.models_per_batch, choice.form, seconds)
+    number = suitable_models_per_batch(job.keys, job.membership, job.inputs, job.labels, job.learner)
+    return Choice(number, form_of(job.learner))
 
 
 def train(job: Job, execution: Execution, times: int = 1) -> None:
@@ -59,7 +55,9 @@ def train(job: Job, execution: Execution, times: int = 1) -> None:
 def contender(job: Job, choice: Choice, seconds: float) -> Contender:
     """A chunk for each that is trained at the same time, for so many epochs of the job's as take so long, about."""
     models = min(len(job.keys), choice.number * concurrent_chunks())
-    epoch = job.first(models, 1)
-    expected = epoch.model_steps * min(choice.seconds.values(), default=seconds)
-    chunk = job.first(models, max(1, min(job.learner.epochs, round(seconds / expected))))
+    epoch = choice.formed(job.first(models, 1))
+    train(epoch, choice.execution)  # compiles
+    start = time.perf_counter()
+    train(epoch, choice.execution)
+    chunk = job.first(models, max(1, min(job.learner.epochs, round(seconds / (time.perf_counter() - start)))))
     return Contender(partial(train, choice.formed(chunk), choice.execution), chunk.model_steps)

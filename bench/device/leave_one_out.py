@@ -21,7 +21,8 @@ def piece(asked: Asked, outcome: Outcome) -> None:
     for batch_size in (10,) if asked.reduced else (1, 10, 32):
         models = 16 if asked.reduced else 1000
         job = leaving_one_out(batch_size, models, epochs=1 if asked.reduced else 30)
-        choice = Choice(**chosen[str(batch_size)]) if str(batch_size) in chosen else choose(job)
+        earlier = chosen.get(str(batch_size))
+        choice = Choice(earlier["number"], earlier["form"]) if earlier else choose(job)
         chosen[str(batch_size)], outcome.chosen = choice._asdict(), chosen
         outcome.notes.append(f"{job.name}: {choice}")
         builders = {JAXAUDIT: partial(contender, job, choice, asked.region)}

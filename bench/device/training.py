@@ -103,7 +103,7 @@ def piece(asked: Asked, outcome: Outcome, name: str) -> None:
     job = make_job(name, case, models, epochs)
     if outcome.chosen is None:
         outcome.chosen = choose(job)._asdict()
-    choice = Choice(**outcome.chosen)
+    choice = Choice(outcome.chosen["number"], outcome.chosen["form"])
     outcome.notes += [str(choice), f"Times are for {UNIT:,} model-steps."]
     outcome.say(str(choice))
     if library("torch") is None:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from jaxaudit.data.examples import Examples
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, measure_models_per_batch
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, suitable_models_per_batch
 from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import compiled
@@ -35,7 +35,7 @@ def leave_out(
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
     units = records if groups is None else np.unique(groups[records])
-    size = execution.models_per_batch or measured_models_per_batch(key, examples, learner, len(units))
+    size = execution.models_per_batch or usual_left_out_per_batch(key, examples, learner, len(units))
     # Only whole chunks: a chunk of fewer models would be another program.
     padded = np.concatenate([units, np.repeat(units[-1:], -len(units) % size)])
     rows = AllBut(padded, n) if groups is None else leave_group_out(groups, padded)
@@ -77,12 +77,12 @@ def models_trained(records: int, models_per_batch: int) -> int:
     return -(-records // models_per_batch) * models_per_batch + 1 + max(models_per_batch - 1, 1)
 
 
-def measured_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:
-    """The fastest number of leave-one-out models per batch; see `measure_models_per_batch`."""
+def usual_left_out_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:
+    """The number of leave-one-out models per batch; see `suitable_models_per_batch`."""
     n = len(examples)
     some = AllBut(np.arange(max(1, min(models, n))), n)
     keys = jnp.repeat(key[None], len(some))
-    return measure_models_per_batch(keys, some, examples.inputs, examples.labels, learner).models_per_batch
+    return suitable_models_per_batch(keys, some, examples.inputs, examples.labels, learner)
 
 
 def outputs_of_seeds(

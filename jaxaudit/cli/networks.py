@@ -12,7 +12,7 @@ from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner, refus
 from jaxaudit.data import Examples
 from jaxaudit.data.sequences import are_texts, vocabulary_of
 from jaxaudit.ensemble import StepCost
-from jaxaudit.ensemble.execution import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
+from jaxaudit.ensemble.models_per_batch import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 

@@ -1,8 +1,6 @@
-"""How models are trained is one frozen `Execution`, from an audit down to `fit_many`; and what training costs.
+"""How models are trained is one frozen `Execution`, from an audit down to `fit_many`.
 
-An audit of several trainings splits its execution: the progress of each part counts for its share of the whole. Costs
-are operations that the compiler counts from network, recipe and shapes. The models per batch follow from these counts,
-so that they are the same everywhere.
+An audit of several trainings splits its execution: the progress of each part counts for its share of the whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,27 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-import jax
-import numpy as np
-
-from jaxaudit.ensemble.chunk import steps_from_host
-from jaxaudit.ensemble.concurrency import accelerated
-from jaxaudit.ensemble.models_per_batch import (
-    FULL_BYTES,
-    step_operations,
-    step_program,
-)
 from jaxaudit.errors import check_ranges
-from jaxaudit.learners.learner import SteppedLearner, TrainsBySteps
-
-Progress = Callable[[int, int], None]
-"""`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
-
-`fit_many` counts model-steps (models, for a learner without steps), including the padding of the last chunk. After
-`Execution.split`, work is counted in millionths (`WHOLE`).
-"""
+from jaxaudit.learners.learner import Progress
 
 WHOLE = 1_000_000
 """The total that `Execution.split` reports."""
@@ -51,9 +32,9 @@ class Execution:
     """How models are trained: this affects time, memory and files on disk, and results only by rounding.
 
     Attributes:
-        models_per_batch: models trained at the same time in one program (a chunk); None: chosen by measurement. Models
-            trained in chunks of another size differ by rounding, which training amplifies. To repeat a result bit for
-            bit, pass the number that it reports.
+        models_per_batch: models trained at the same time in one program (a chunk); None: as many as suit the device, by
+            the shapes of a step. Models trained in chunks of another size differ by rounding, which training amplifies.
+            To repeat a result bit for bit, pass the number that it reports.
         progress: called as work is done, one call at a time but not always from the calling thread.
         checkpoints: a directory for finished chunks, created if missing; a later call with the same arguments resumes
             from them. The models per batch of kept chunks take precedence over `models_per_batch`.
@@ -73,7 +54,7 @@ class Execution:
     executor: Executor | None = None
 
     def at(self, models_per_batch: int | None) -> "Execution":
-        """A copy with this number of models per batch; None: chosen by measurement."""
+        """A copy with this number of models per batch; None: the usual one."""
         return replace(self, models_per_batch=models_per_batch)
 
     def split(self, *weights: int | float) -> "tuple[Execution, ...]":
@@ -102,7 +83,7 @@ class Execution:
 
 
 DEFAULT_EXECUTION = Execution()
-"""The default: models per batch are measured, no progress is reported, nothing is kept."""
+"""The default: models per batch follow from shapes, no progress is reported, nothing is kept."""
 
 
 class _Whole:
@@ -121,55 +102,3 @@ class _Whole:
             self.done += self.shares[part] * max(0.0, reached - self.reached[part])
             self.reached[part] = max(self.reached[part], reached)
             self.progress(min(round(WHOLE * self.done), WHOLE), WHOLE)
-
-
-OVERHEAD = 5e5
-"""What a model-step costs beside its counted operations, in operations. On two cores of a CPU (Xeon, AVX-512) a step of
-a network of 154 parameters takes 4 to 9 microseconds, of which its 50,000 operations are less than one."""
-OPERATIONS_A_SECOND = 1.2e11
-"""Of the same two cores when they are idle: an audit of 2.4e13 operations took five minutes of processor time. Networks
-from `mlp` with 128 units to `liu-cnn` differ by a factor of two."""
-EQUATIONS_A_SECOND = 300.0
-"""Of programs of training that one of these cores traces and compiles, with what starts and evaluates the models."""
-GRADIENTS = 3
-"""A gradient takes about three times the operations of the outputs."""
-PIECES = 0.5
-"""The part of a minibatch's operations that are done if it is taken by pieces: records are cut off behind their tokens,
-and few tokens have logits (measured on short texts of words and of bytes)."""
-MOST_MODELS, CPU_BYTES, CPU_MODELS = 64, 16 << 20, 4
-"""Models per batch: at most 64 on an accelerator. On a CPU at most 4, and so few that their step computes arrays of at
-most 16 MiB: on the cores above, no network is faster with more, and those with 40 MiB a model are slower with two."""
-
-
-class StepCost(NamedTuple):
-    """What a network costs, as counted from its shapes: operations of a model-step, and of evaluating one model on one
-    record; bytes of all arrays that a model-step computes, of which few exist at a time; operations on arrays in its
-    program.
-    """
-
-    step: float
-    record: float
-    step_bytes: int
-    equations: int = 0
-
-
-def count_step(learner: SteppedLearner, inputs: np.ndarray, labels: np.ndarray) -> StepCost:
-    """The cost of a learner on records of these shapes, without compiling; the same on every device."""
-    # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
-    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, TrainsBySteps) else learner
-    whole = plain.at_once() if isinstance(plain, TrainsBySteps) else plain
-    key = jax.random.key(0)
-    operations = step_operations(whole, key, inputs, labels) * (1 if whole == plain else PIECES)
-    record = operations / GRADIENTS / learner.batch_size
-    return StepCost(operations + OVERHEAD, record, *step_program(plain, key, inputs, labels))
-
-
-def usual_models_per_batch(learner: SteppedLearner, cost: StepCost, cpu_models: int = CPU_MODELS) -> int:
-    """The models per batch for a learner of this cost: a power of two, the same on all CPUs and all accelerators.
-
-    `cpu_models` is the most on a CPU.
-    """
-    if steps_from_host(learner):
-        return 1
-    full, most = (FULL_BYTES, MOST_MODELS) if accelerated() else (CPU_BYTES, cpu_models)
-    return 1 << min(most, max(1, full // cost.step_bytes)).bit_length() - 1

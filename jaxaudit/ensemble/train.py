@@ -35,7 +35,7 @@ from jaxaudit.ensemble.concurrency import (
     unlike,
 )
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, Progress
-from jaxaudit.ensemble.models_per_batch import BatchChoice, choose_models_per_batch
+from jaxaudit.ensemble.models_per_batch import fitting_models_per_batch
 from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
@@ -89,38 +89,31 @@ def distribute(
     own_machine, arrays = this_machine(), dict[str, np.ndarray]()
     code = packed(learner, arrays)
     rest = packed((results.summarize, *models.pool), arrays, learner)
-    waiting, running = deque(_Try(part, 1) for part in parts), dict[Future[Answer], _Try]()
+    waiting, running = deque((part, 1) for part in parts), dict[Future[Answer], tuple[PlannedChunk, int]]()
     finished = SimpleQueue[Future[Answer]]()
     most = min(max(AHEAD_BYTES // max(models.chunk(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
     with shared(executor, arrays, results.folder()) as source:
         try:
             while waiting or running:
                 while waiting and len(running) < most:
-                    now = waiting.popleft()
-                    task = Task(models.chunk(now.part), code, rest, source, own_machine)
-                    future = _submitted(executor, task)
-                    running[future] = now
+                    part, attempt = waiting.popleft()
+                    future = _submitted(executor, Task(models.chunk(part), code, rest, source, own_machine))
+                    running[future] = part, attempt
                     future.add_done_callback(finished.put)
                 done = _all_of(finished)
                 counted.advance(0)
                 # Collect finished chunks first, so that an error below does not lose them.
                 for future in sorted(done, key=lambda future: not isinstance(_answer(future), Trained)):
-                    now, answer = running.pop(future), _answer(future)
+                    (part, attempt), answer = running.pop(future), _answer(future)
                     if isinstance(answer, Trained):
-                        results.keep(size, now.part.rows, answer.rows, unpack_value(answer.tree, source))
-                        counted.advance(now.part.work)
+                        results.keep(size, part.rows, answer.rows, unpack_value(answer.tree, source))
+                        counted.advance(part.work)
                     else:
-                        waiting.appendleft(_again(now, answer, own_machine))
+                        _refuse_again(attempt, answer, own_machine)
+                        waiting.appendleft((part, attempt + 1))
         finally:
             for future in running:
                 future.cancel()
-
-
-class _Try(NamedTuple):
-    """A part, and the number of times that it was submitted."""
-
-    part: PlannedChunk
-    attempt: int
 
 
 def _submitted(executor: Executor, task: Task) -> Future[Answer]:
@@ -151,8 +144,8 @@ def _answer(future: Future[Answer]) -> Answer | Exception:
         return error
 
 
-def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine) -> _Try:
-    """The next try of a chunk that was not trained, or the error."""
+def _refuse_again(attempt: int, answer: Other | Failed | Exception, own_machine: Machine) -> None:
+    """Raises the error of a chunk that was not trained, unless it is worth another attempt."""
     if isinstance(answer, Failed):
         raise answer.error
     if isinstance(answer, Other):
@@ -161,13 +154,12 @@ def _again(now: _Try, answer: Other | Failed | Exception, own_machine: Machine) 
             "process, or start it on a machine like theirs."
         )
     complaint = f"a worker ended with a chunk under way ({first_line(answer)})"
-    if now.attempt == ATTEMPTS:
+    if attempt == ATTEMPTS:
         raise InputError(
             f"{complaint}, {ATTEMPTS} times with the same one: is memory short, or a package missing there? Use fewer "
             "workers, or fewer models per batch; what is finished is kept where checkpoints are."
         ) from answer
-    warnings.warn(f"{complaint}: trained again, attempt {now.attempt + 1} of {ATTEMPTS}", RuntimeWarning, stacklevel=4)
-    return _Try(now.part, now.attempt + 1)
+    warnings.warn(f"{complaint}: trained again, attempt {attempt + 1} of {ATTEMPTS}", RuntimeWarning, stacklevel=4)
 
 
 WHOLE_FITS_PER_BATCH = 16
@@ -194,20 +186,9 @@ def _train(
             counted.advance(part.work)
         else:
             missing.append(part)
-    if execution.executor is None:
-        _train_here(models, learner, missing, size, counted, results)
-    else:
+    if execution.executor is not None:
         distribute(execution.executor, models, learner, missing, size, counted, results)
-
-
-def _train_here(
-    models: RequestedModels,
-    learner: Learner,
-    parts: Sequence[PlannedChunk],
-    size: int,
-    counted: "_Counted",
-    results: Results,
-) -> None:
+        return
     pool = place_pool(models.pool)
 
     def train_one(part: PlannedChunk, stop: Stop) -> Any:
@@ -223,7 +204,7 @@ def _train_here(
             counted.advance(part.work)
 
     stepped = isinstance(learner, SteppedLearner)
-    run_at_once(parts, train_one, collect, concurrent_chunks() if stepped else 1)
+    run_at_once(missing, train_one, collect, concurrent_chunks() if stepped else 1)
 
 
 class _Counted:
@@ -305,7 +286,7 @@ def fit_many(
         if steps_from_host(learner):
             size = 1
         elif size is None:
-            size = choose_models_per_batch(learner, keys, membership, place_pool(pool), groups).models_per_batch
+            size = fitting_models_per_batch(learner, keys, membership, place_pool(pool), groups)
         chunks = [chunk for group in groups for chunk in group.chunks(size, devices)]
         parts = [PlannedChunk(chunk.rows, chunk, learner.epochs * chunk.steps * len(chunk.rows)) for chunk in chunks]
     else:
@@ -316,27 +297,25 @@ def fit_many(
     return results.in_order()
 
 
-def measure_models_per_batch(
+def suitable_models_per_batch(
     keys: Key[Array, " models"],
     membership: Membership | AllBut,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
-) -> BatchChoice:
-    """The models per batch that `fit_many` would choose with these arguments, which are its own, and its measurements.
+) -> int:
+    """The models per batch that `fit_many` would choose with these arguments, which are its own: a function of shapes,
+    unless memory is short.
 
-    If several calls must give the same numbers, measure once and pass the result to all.
+    If several calls must give the same numbers, pass the result to all.
     """
     membership = _checked(keys, membership, len(inputs), len(labels))
     if not isinstance(learner, SteppedLearner):
-        return BatchChoice(whole_fits_per_batch(learner), {})
+        return whole_fits_per_batch(learner)
     stepped: SteppedLearner = with_decided_form(learner)
-    if steps_from_host(stepped):
-        return BatchChoice(1, {})
     pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
-    return choose_models_per_batch(
-        stepped, keys, membership, pool, plan_groups(np.asarray(jax.random.key_data(keys)), membership, stepped)
-    )
+    groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, stepped)
+    return fitting_models_per_batch(stepped, keys, membership, pool, groups)
 
 
 def _checked(keys: Array, membership: Membership | AllBut, inputs: int, labels: int) -> Membership | AllBut:

@@ -4,7 +4,7 @@
 13800). So its outputs, the gradient of its inputs and that of its kernel each have another form, equal up to rounding:
 `g`, grouped, as `vmap` has it; `t`, in turn, one model after another; or `p`, patches of the input written out, and one
 batched product of matrices. A network's form is three letters for each of its different convolutions, in the order of
-their first use: `ppp gtt` has two. `ensemble.forms` chooses it by measurement.
+their first use: `ppp gtt` has two. `ensemble.batches` chooses it by measurement.
 """
 
 from collections.abc import Callable, Sequence

@@ -23,8 +23,11 @@ from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.convolutions import Convolution
 
 Progress = Callable[[int, int], None]
-"""`progress(done, total)`: the amount of work that is done, and the total, in the same unit."""
+"""`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
 
+`fit_many` counts model-steps (models, for a learner without steps), including the padding of the last chunk. After
+`Execution.split`, work is counted in millionths.
+"""
 
 Inputs = Real[Array, "n ..."]
 """The records of a training set, or of a minibatch."""
@@ -116,8 +119,9 @@ class TrainState(NamedTuple):
 class SteppedLearner(Learner, Protocol):
     """A learner that trains minibatch by minibatch, so that many models can take each step together.
 
-    One training run is `state = init(key)`, then `state = step(state, inputs, labels, weights)` for every minibatch of
-    `epochs` passes through the members, then `finish(state)`. A step whose weights are all 0 must not be taken.
+    One training run is `state = init(key)`, then `state = update(state, *gradient(state, inputs, labels, weights))` for
+    every minibatch of `epochs` passes through the members, then `finish(state)`. A step whose weights are all 0 must
+    not be taken.
 
     Attributes:
         batch_size: records per step.
@@ -139,16 +143,12 @@ class SteppedLearner(Learner, Protocol):
         """The training state before the first step."""
         ...
 
-    def step(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> TrainState:
-        """The training state after one minibatch, whose loss is the weighted mean over its records."""
-        ...
-
     def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
-        """The first half of `step`: the gradient at a minibatch, and the new module state, which `update` needs."""
+        """The gradient of a minibatch's loss, the weighted mean over its records, and the new module state."""
         ...
 
     def update(self, state: TrainState, gradient: Any, module_state: Any) -> TrainState:
-        """The second half: `step(state, *batch) == update(state, *gradient(state, *batch))`."""
+        """The training state after a step along this gradient."""
         ...
 
     def finish(self, state: TrainState) -> Any:
@@ -214,7 +214,8 @@ def take_step(
     learner: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights, moment: Moment
 ) -> TrainState:
     """The training state after one step of `learner` on this minibatch, at this moment (epoch and random key)."""
-    return learner.step(state._replace(moment=moment), inputs, labels, weights)._replace(moment=None)
+    state = state._replace(moment=moment)
+    return learner.update(state, *learner.gradient(state, inputs, labels, weights))._replace(moment=None)
 
 
 def train_by_steps(
@@ -240,7 +241,7 @@ def train_by_steps(
 
 
 class TrainsBySteps:
-    """Base class of a `SteppedLearner`: derives `step` and `fit` from `gradient` and `update`.
+    """Base class of a `SteppedLearner`: derives `fit` from `gradient` and `update`.
 
     Convolutions may have several forms (`kernels.convolutions.parsed_form`), which differ by rounding; `form` None is
     that of JAX, until the engine chooses.
@@ -260,9 +261,6 @@ class TrainsBySteps:
     def at_once(self) -> Any:
         """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
         return self
-
-    def step(self: SteppedLearner, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> TrainState:
-        return self.update(state, *self.gradient(state, inputs, labels, weights))
 
     def fit(self: SteppedLearner, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> Any:
         return self.finish(train_by_steps(self, key, inputs, labels, weights))

@@ -249,13 +249,9 @@ def _parameters(factory: Any) -> list[inspect.Parameter]:
     # Not of the class itself: NNX makes instances by a function of the metaclass, which takes anything.
     if factory.__init__ is object.__init__:
         return []
-    hidden = ("parent", "name") if _is_linen(factory) else ()
+    hidden = ("parent", "name") if issubclass(factory, linen.Module) else ()
     init_parameters = list(inspect.signature(factory.__init__).parameters.values())[1:]
     return [parameter for parameter in init_parameters if parameter.name not in hidden]
-
-
-def _is_linen(factory: Any) -> bool:
-    return isinstance(factory, type) and issubclass(factory, linen.Module)
 
 
 PARAMS = "params"

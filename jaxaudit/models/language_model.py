@@ -2,9 +2,9 @@
 
 A low-rank adapter, as `peft` writes it, is merged with them: W + s B A are the weights of the adapted layer; s is
 alpha / r (see `causal.py`), and alpha / sqrt(r) in rank-stabilised LoRA (Kalajdzievski 2023, arXiv 2312.03732). What is
-more than that, such as the magnitudes of DoRA, layers that were trained whole, or a start that changed W, is refused:
-without it the model would be another one. `target_modules` is not read, since the file has a pair of matrices for each
-layer."""
+more than that, such as the magnitudes of DoRA, layers with a rank of their own or trained whole, or a start that
+changed W, is refused: without it the model would be another one. `target_modules` is not read, since the file has a
+pair of matrices for each layer."""
 
 import hashlib
 import re
@@ -312,6 +312,8 @@ NO_PLAIN = (
     "trainable_token_indices",
     "target_parameters",
     "layer_replication",
+    "rank_pattern",
+    "alpha_pattern",
     "alora_invocation_tokens",
     "arrow_config",
     "kasa_config",
@@ -319,8 +321,7 @@ NO_PLAIN = (
     "velora_config",
     "megatron_config",
 )
-"""Entries of a configuration of more than low-rank matrices beside linear layers."""
-_PATTERN = re.compile(r"\^?[\w.]+")
+"""Entries of a configuration of more than low-rank matrices of one rank and scale beside linear layers."""
 
 
 class Lora(NamedTuple):
@@ -366,6 +367,8 @@ def read_lora(folder: Path) -> Lora:
         )
     entries = pretrained.entries_of(file)
     _refuse_more(entries, file)
+    rank, alpha = (_number(entries, name, file) for name in ("r", "lora_alpha"))
+    scale = alpha / (rank**0.5 if entries.get("use_rslora") else rank)
     weights, matrices = read_weights(folder / WEIGHTS), dict[str, tuple[np.ndarray, np.ndarray]]()
     strange = [name for name in weights if not (name.startswith(PREFIX) and name.endswith((A, B)))]
     if strange or not weights:
@@ -374,7 +377,6 @@ def read_lora(folder: Path) -> Lora:
     for layer in sorted({name.removesuffix(A).removesuffix(B) for name in weights}):
         a, b = (weights.get(layer + end) for end in (A, B))
         name = layer.removeprefix(PREFIX)
-        rank, alpha = (_of_layer(entries, key, name, file) for key in ("r", "lora_alpha"))
         if a is None or b is None or a.ndim != 2 or b.ndim != 2 or not a.size * b.size:
             raise InputError(f"{folder / WEIGHTS}: {name[:80]} has no two matrices; was the file cut?")
         if (a.shape[0], b.shape[1]) != (rank, rank) or a.dtype.kind in "iub" or b.dtype.kind in "iub":
@@ -383,7 +385,6 @@ def read_lora(folder: Path) -> Lora:
                 f"be floats and fit each other at the rank that {pretrained.ADAPTER} states ({rank:g}): is it "
                 f"quantised, or of another adapter? {_MERGE}."
             )
-        scale = alpha / (rank**0.5 if entries.get("use_rslora") else rank)
         matrices[name] = a.astype(np.float32), np.float32(scale) * b.astype(np.float32)
     return Lora(folder, str(entries.get("base_model_name_or_path") or "")[:200], matrices)
 
@@ -410,20 +411,14 @@ def _refuse_more(entries: Mapping[str, Any], file: Path) -> None:
     if entries.get("init_lora_weights") not in ADAPTER_STARTS:
         more.append("init_lora_weights")
     if more:
-        raise InputError(f"{file}: has {', '.join(more)} of another kind, or of more than low-rank matrices; {_MERGE}.")
+        raise InputError(
+            f"{file}: has {', '.join(more)} of another kind, or of more than low-rank matrices of one rank; {_MERGE}."
+        )
 
 
-def _of_layer(entries: Mapping[str, Any], key: str, layer: str, file: Path) -> float:
-    """The rank or alpha of a layer: the first pattern of `rank_pattern` or `alpha_pattern` that fits, or the usual."""
-    value = entries.get(key)
-    patterns = entries.get({"r": "rank_pattern", "lora_alpha": "alpha_pattern"}[key]) or {}
-    if not isinstance(patterns, dict) or not all(map(_PATTERN.fullmatch, patterns)):
-        raise InputError(f"{file}: its patterns of layers are no plain names of layers; {_MERGE}.")
-    for pattern, of_pattern in patterns.items():
-        whole = pattern.startswith("^")
-        if layer == pattern.removeprefix("^") or (not whole and layer.endswith(f".{pattern}")):
-            value = of_pattern
-            break
+def _number(entries: Mapping[str, Any], name: str, file: Path) -> float:
+    """The rank or alpha that a configuration states."""
+    value = entries.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 2**31:
-        raise InputError(f"{file}: {key} is no number above 0; is it the adapter_config.json that peft wrote?")
+        raise InputError(f"{file}: {name} is no number above 0; is it the adapter_config.json that peft wrote?")
     return float(value)

@@ -8,7 +8,6 @@ import pytest
 from support.language_models import ALPHA, LAYERS, RANK, SIZE, save_model, write_lora
 from support.memory import at_most
 
-from jaxaudit.data import safetensors_bytes
 from jaxaudit.errors import InputError
 from jaxaudit.models import LanguageModel, read_lora, token_scores
 from jaxaudit.models.language_model import PREFIX, WEIGHTS, A, B
@@ -60,22 +59,6 @@ def test_weights_are_those_of_the_formula(name: str, bases: Path, tmp_path: Path
         assert torch.equal(values, others) is (parameter not in changed)
 
 
-def test_every_layer_can_have_a_rank_and_a_scale_of_its_own(bases: Path, tmp_path: Path):
-    layers = LAYERS["llama"]
-    first, second = layers
-    patterns: Entries = {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {f"^{second}": 8, "proj": 100}}
-    matrices = write_lora(tmp_path / "tuned", layers, **patterns)
-    few = {
-        name: values[:2] if name.endswith(A) else values[:, :2] for name, values in matrices.items() if first in name
-    }
-    (tmp_path / "tuned" / WEIGHTS).write_bytes(safetensors_bytes(matrices | few))
-    read = read_lora(tmp_path / "tuned").matrices
-    for layer, scale, of in ((first, ALPHA / 2, few), (second, 8 / RANK, matrices)):
-        product = of[f"{PREFIX}{layer}{B}"] @ of[f"{PREFIX}{layer}{A}"]
-        a, b = read[layer]
-        np.testing.assert_allclose(b @ a, scale * product, rtol=1e-5, atol=1e-6)
-
-
 def test_an_adapter_of_the_output_layer_leaves_the_embedding_alone(bases: Path, tmp_path: Path):
     base = LanguageModel(bases / "gpt2" / "base")
     write_lora(tmp_path / "tuned", {"lm_head": (SIZE, base.vocabulary)})
@@ -86,12 +69,10 @@ def test_an_adapter_of_the_output_layer_leaves_the_embedding_alone(bases: Path, 
 
 
 @pytest.mark.filterwarnings("ignore")  # what peft asks of transformers goes away there
-@pytest.mark.parametrize(("kind", "entries"), [("gpt2", {"use_rslora": True}), ("llama", {"alpha_pattern": 3})])
+@pytest.mark.parametrize(("kind", "entries"), [("gpt2", {"use_rslora": True}), ("llama", {})])
 def test_a_model_computes_as_in_peft(kind: str, entries: Entries, bases: Path, tmp_path: Path):
     peft: Any = pytest.importorskip("peft", reason="peft is not installed")
     module = LanguageModel(bases / kind / "base").load_on_cpu()
-    if "alpha_pattern" in entries:
-        entries = {"alpha_pattern": {next(iter(LAYERS[kind])).rpartition(".")[2]: 3}}
     config = peft.LoraConfig(
         r=RANK, lora_alpha=ALPHA, target_modules=list(LAYERS[kind]), fan_in_fan_out=kind == "gpt2", **entries
     )
@@ -134,7 +115,7 @@ REFUSED: dict[str, tuple[Entries, str]] = {
     "a rank that is another": ({"r": 8}, r"at the rank that adapter_config.json states \(8\)"),
     "no rank": ({"r": None}, "r is no number above 0"),
     "an alpha of 0": ({"lora_alpha": 0}, "lora_alpha is no number above 0"),
-    "a pattern that is a program": ({"alpha_pattern": {"(a+)+$": 3}}, "no plain names of layers"),
+    "a rank of a layer's own": ({"rank_pattern": {"c_attn": 2}}, "has rank_pattern"),
     "a magnitude": ({"weights": {f"{PREFIX}a.lora_magnitude_vector.weight": PLAIN}}, "no matrix of a linear layer"),
     "no matrices": ({"weights": {f"{PREFIX}a{A}": PLAIN[:0]}}, "no two matrices|no array"),
     "one matrix": ({"weights": {f"{PREFIX}a{A}": PLAIN}}, "no two matrices"),

@@ -76,7 +76,7 @@ def test_training_is_that_of_a_pytorch_loop(factory: Any, shape: tuple[int, ...]
     weights = {name: torch.from_numpy(np.array(each)) for name, each in name_weights(state.params, state.state).items()}
     module.load_state_dict({name: weights[name.replace("tied.weight", "dense.weight")] for name in module.state_dict()})
     optimizer = torch.optim.SGD([each for each in module.parameters() if each.requires_grad], lr=0.1, momentum=0.9)
-    step = jax.jit(learner.step)
+    step = jax.jit(lambda state, *batch: learner.update(state, *learner.gradient(state, *batch)))
     for inputs, labels in batches(60, *shape):
         state = step(state, jnp.asarray(inputs), jnp.asarray(labels), jnp.ones(len(labels)))
         theirs = torch.from_numpy(np.ascontiguousarray(np.moveaxis(inputs, -1, 1)) if len(shape) == 3 else inputs)

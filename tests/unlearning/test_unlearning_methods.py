@@ -81,7 +81,7 @@ def take_back(params: Any, updates: Any, touched: np.ndarray) -> Any:
 
 def stored(chosen: Any, key: Any) -> tuple[Any, Any, np.ndarray]:
     """One training with every update kept, and whether its minibatch held a record of each set."""
-    step = jax.jit(chosen.step)
+    step = jax.jit(lambda state, *batch: chosen.update(state, *chosen.gradient(state, *batch)))
     state, updates, touched = chosen.init(init_key(key)), [], []
     for epoch in range(chosen.epochs):
         for batch, real in zip(*pool_batches(np.asarray(epoch_bits(key, epoch, 23)), chosen.batch_size), strict=True):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.attacks import AttackInputs, PairedShadows, PooledShadows
 from jaxaudit.attacks.attack import Attack, Distance, Frequency, Untargeted
-from jaxaudit.audits.left_out import leave_out, measured_models_per_batch, models_trained, say_everywhere
+from jaxaudit.audits.left_out import leave_out, models_trained, say_everywhere, usual_left_out_per_batch
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of, kept_models_per_batch, log_probs_many
 from jaxaudit.errors import InputError, check_distinct, check_ranges
@@ -122,10 +122,10 @@ def models_to_train(
 
 
 def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
-    """The fastest number of shadow models per batch for an attack on `targets` records, measured."""
+    """The number of shadow models per batch for an attack on `targets` records."""
     half = len(examples) // 2
     rows = len(groups_of(np.arange(targets), half)[0]) + 2
-    return measured_models_per_batch(key, examples.take(slice(half)), learner, rows)
+    return usual_left_out_per_batch(key, examples.take(slice(half)), learner, rows)
 
 
 def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:

@@ -27,7 +27,7 @@ from jaxaudit.ensemble import (
     form_of,
     kept_models_per_batch,
     log_probs_many,
-    measure_models_per_batch,
+    suitable_models_per_batch,
 )
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
@@ -189,7 +189,7 @@ def train_rows(
         kept = kept_models_per_batch(keys, in_order, inputs, labels, execution.checkpoints)
         models_per_batch = kept or models_per_batch
     if models_per_batch is None:
-        models_per_batch = measure_models_per_batch(keys, in_order, inputs, labels, learner).models_per_batch
+        models_per_batch = suitable_models_per_batch(keys, in_order, inputs, labels, learner)
     confidences, odds, hits = fit_many(
         keys,
         in_order,

@@ -1,7 +1,7 @@
 """The shadow models of the tests of use: which tests can be made, how large an audit is, and the training of all
 models.
 
-An effort is a number of counted operations (`ensemble/execution.py`), the same on every machine, and a plan a function
+An effort is a number of counted operations (`models_per_batch.py`), the same on every machine, and a plan a function
 of shapes and options. An audit that would take more is reduced; what was given by hand stands. No set is refused: where
 nothing is within the effort, the smallest audit is made. Records that are left out are drawn at random by the seed
 alone, outputs in step.

@@ -309,42 +309,30 @@ class _Tracing:
         return place
 
     def opened(self, eqn: Any, inputs: Sequence[int], outer: _Scope) -> list[int]:
-        """Adds a scan as a loop."""
+        """Adds a scan as a loop; what it carries counts as if it depended on the example, even a counter."""
         body, consts = eqn.params["jaxpr"], ()
         if isinstance(body, ClosedJaxpr):
             body, consts = body.jaxpr, body.consts
         first, split = _parts_of(eqn)
-        before, slices = list(inputs[first:split]), inputs[split:]
-        starts, ends = body.invars[first:split], body.outvars[: split - first]
         how = {"length": eqn.params["length"], "reverse": eqn.params["reverse"], "unroll": eqn.params["unroll"]}
-        scope = _Scope(outer, eqn.params["length"])
-        varies = [self.of_example[place] for place in inputs]
-        _spread(body, varies, first, split)
-        carried = varies[first:split]
-
-        finals, seen = self.without_example(body, consts, inputs, varies, (first, split), how, outer)
-        arguments = list(inputs[:first])
-        for index, variable in enumerate(starts):
-            if carried[index]:
-                before[index] = self.of_its_own(before[index], outer)
-                arguments.append(self.new(variable.aval, self.depends[before[index]], True))
-            else:
-                arguments.append(self.slice_of(seen[index], variable.aval, scope))
-        arguments += [self.slice_of(place, v.aval, scope) for place, v in zip(slices, body.invars[split:], strict=True)]
-        outputs = self.inline(body, consts, arguments, scope)
-        leaves = self.leaves_of(inputs)
-        places_after, carries, stacked = list[int](), list[Carried](), list[Sliced]()
-        for index, variable in enumerate(ends):
-            if carried[index]:
-                after = self.new(variable.aval, leaves, True)
-                end = self.of_its_own(outputs[index], scope)
-                carries.append(Carried(before[index], arguments[first + index], end, after))
-            places_after.append(after if carried[index] else finals[index])
-        for place, variable in zip(outputs[len(ends) :], eqn.outvars[len(ends) :], strict=True):
-            stacked.append(Sliced(self.new(variable.aval, leaves, True), self.of_its_own(place, scope)))
+        scope, leaves, count = _Scope(outer, eqn.params["length"]), self.leaves_of(inputs), split - first
+        before = [self.of_its_own(place, outer) for place in inputs[first:split]]
+        starts = [
+            self.new(variable.aval, self.depends[place], True)
+            for place, variable in zip(before, body.invars[first:split], strict=True)
+        ]
+        slices = [
+            self.slice_of(place, variable.aval, scope)
+            for place, variable in zip(inputs[split:], body.invars[split:], strict=True)
+        ]
+        outputs = self.inline(body, consts, [*inputs[:first], *starts, *slices], scope)
+        ends = [self.of_its_own(place, scope) for place in outputs]
+        after = [self.new(variable.aval, leaves, True) for variable in eqn.outvars]
+        carried = tuple(map(Carried, before, starts, ends[:count], after[:count]))
         taken = tuple(Sliced(whole, step) for step, whole in scope.wholes.items())
-        outer.operations.append(Loop(scope.operations, tuple(carries), taken, tuple(stacked), **how))
-        return [*places_after, *(slice_stacked.whole for slice_stacked in stacked)]
+        stacked = tuple(map(Sliced, after[count:], ends[count:]))
+        outer.operations.append(Loop(scope.operations, carried, taken, stacked, **how))
+        return after
 
     def of_its_own(self, place: int, scope: _Scope) -> int:
         """The place of the value or, if it depends on parameters alone, of a copy for the loop."""
@@ -353,57 +341,6 @@ class _Tracing:
             return place
         (copy,) = jax.make_jaxpr(lambda value: jnp.array(value, copy=True))(self.types[place]).eqns
         return self.emitted(copy, [place], scope, varies=True)[0]
-
-    def without_example(
-        self,
-        body: Any,
-        consts: Sequence[Any],
-        inputs: Sequence[int],
-        varies: Sequence[bool],
-        where: tuple[int, int],
-        how: dict[str, Any],
-        scope: _Scope,
-    ) -> tuple[dict[int, int], dict[int, int]]:
-        """Carried values that never meet the example, such as a counter: after the loop, and before every step."""
-        first, split = where
-        varying_carries = [index for index in range(split - first) if not varies[first + index]]
-        if not varying_carries:
-            return {}, {}
-        fixed_indices = [index for index, varying in enumerate(varies) if not varying]
-        equations = _equations(body, [body.outvars[index] for index in varying_carries])
-
-        def loop(*values: Any) -> list[Any]:
-            fixed_values = dict(zip(fixed_indices, values, strict=True))
-            fixed = dict(zip(body.constvars, consts, strict=True))
-            fixed |= {body.invars[index]: value for index, value in fixed_values.items() if index < first}
-
-            def step(carry: list[Any], slices: list[Any]) -> tuple[list[Any], list[Any]]:
-                within = fixed | dict(
-                    zip([body.invars[first + index] for index in varying_carries], carry, strict=True)
-                )
-                within |= dict(
-                    zip([body.invars[index] for index in fixed_indices if index >= split], slices, strict=True)
-                )
-                for equation in equations:
-                    operation = Operation(equation.primitive, equation.params, equation.ctx, (), ())
-                    results = run_operation(operation, [_read(atom, within) for atom in equation.invars])
-                    within |= dict(zip(equation.outvars, results, strict=True))
-                return [_read(body.outvars[index], within) for index in varying_carries], carry
-
-            start = [fixed_values[first + index] for index in varying_carries]
-            start = [
-                of_type(value, body.invars[first + index].aval)
-                for index, value in zip(varying_carries, start, strict=True)
-            ]
-            last, every = jax.lax.scan(
-                step, start, [fixed_values[index] for index in fixed_indices if index >= split], **how
-            )
-            return [*last, *every]
-
-        outputs = self.function(loop, [inputs[index] for index in fixed_indices], scope)
-        return dict(zip(varying_carries, outputs, strict=False)), dict(
-            zip(varying_carries, outputs[len(varying_carries) :], strict=True)
-        )
 
 
 def _parts_of(scan: Any) -> tuple[int, int]:
@@ -414,47 +351,14 @@ def _parts_of(scan: Any) -> tuple[int, int]:
     return scan.params["num_consts"], scan.params["num_consts"] + scan.params["num_carry"]
 
 
-def _read(atom: Any, values: dict[Any, Any]) -> Any:
-    return atom.val if isinstance(atom, Literal) else values[atom]
-
-
-def _spread(body: Any, varies: list[bool], first: int, split: int) -> None:
-    """Which inputs of a scan's body depend on the example in some step."""
-    while True:
-        varying = {v for v, varying_flag in zip(body.invars, varies, strict=True) if varying_flag}
-        for eqn in body.eqns:
-            if any(not isinstance(atom, Literal) and atom in varying for atom in eqn.invars):
-                varying.update(eqn.outvars)
-        ends = [not isinstance(atom, Literal) and atom in varying for atom in body.outvars[: split - first]]
-        after = [now or then for now, then in zip(varies[first:split], ends, strict=True)]
-        if after == varies[first:split]:
-            return
-        varies[first:split] = after
-
-
-def _equations(body: Any, variables: Sequence[Any]) -> list[Any]:
-    """The equations that the wanted variables need."""
-    remaining, kept = {variable for variable in variables if not isinstance(variable, Literal)}, list[Any]()
-    for eqn in reversed(body.eqns):
-        if not remaining.isdisjoint(eqn.outvars):
-            remaining.update(atom for atom in eqn.invars if not isinstance(atom, Literal))
-            kept.append(eqn)
-    return kept[::-1]
-
-
 def _bytes(aval: Any) -> int:
     return prod(aval.shape) * aval.dtype.itemsize
 
 
-def trace(
-    function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any], trained: int | None = None
-) -> Program:
-    """Traces `function(leaves, *example)`, a scalar; gradients are wanted of the first `trained` leaves, by default of
-    all.
-    """
+def trace(function: Callable[..., Any], leaves: Sequence[Any], example: Sequence[Any], trained: int) -> Program:
+    """Traces `function(leaves, *example)`, a scalar; gradients are wanted of the first `trained` leaves."""
     closed = jax.make_jaxpr(function)(list(leaves), *example)
     tracing, scope, split = _Tracing(), _Scope(), len(leaves)
-    trained = split if trained is None else trained
     arguments = [
         tracing.new(v.aval, [index] if index < trained else (), index >= split)
         for index, v in enumerate(closed.jaxpr.invars)

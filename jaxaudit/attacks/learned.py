@@ -213,7 +213,7 @@ def _epoch(
 ) -> tuple[Any, Any]:
     one_hot = jax.nn.one_hot(labels, classes)
 
-    def one(key: Any, state: Any, outputs: Any, members: Any, used: Any) -> Any:
+    def train_model(key: Any, state: Any, outputs: Any, members: Any, used: Any) -> Any:
         indices, weights = traced_batches(epoch_bits(key, epoch, len(labels)), used, BATCH_SIZE, True)
 
         def step(state: Any, batch: tuple[Array, Array]) -> tuple[Any, None]:
@@ -233,7 +233,7 @@ def _epoch(
 
         return jax.lax.scan(step, state, (indices, weights))[0]
 
-    return jax.vmap(one)(keys, state, outputs, members, used)
+    return jax.vmap(train_model)(keys, state, outputs, members, used)
 
 
 @jax.jit

@@ -51,7 +51,7 @@ TIED = 0.2
 """If more than this share of a model's records have one score, the attack has too few thresholds."""
 
 
-def attack_finding(result: AttackResult, usual: bool = True) -> Finding:
+def attack_finding(result: AttackResult, by_default: bool = True) -> Finding:
     """The verdict over models of this recipe.
 
     `gives some away` if the measurements exclude guessing, `gives records away` if they also show `RIGHT_CALLS` right
@@ -64,10 +64,10 @@ def attack_finding(result: AttackResult, usual: bool = True) -> Finding:
       95% over all attacks) is at least 10 / 11. Attacks are no better than guessing if the upper limit of every
       attack's accuracy (one-sided, 95%, over records) is below `MATTERS`.
     - With a bank one attack decides, which is fixed before any number is seen: see `grade_of`. Models also give some
-      away if single records are named far more often than chance explains. Only the default deciding attack (`usual`)
+      away if single records are named far more often than chance explains. Only the default deciding attack (`by_default`)
       can show that attacks are no better than guessing, since an attack named by the user may be a weak one.
     """
-    return _by_bank(result, usual) if result.splits is None else trained_here(_on_halves(result, result.splits))
+    return _by_bank(result, by_default) if result.splits is None else trained_here(_on_halves(result, result.splits))
 
 
 def best_on_halves(attacks: tuple[AttackOutcome, ...], splits: SplitAttacks) -> AttackOutcome:
@@ -123,7 +123,7 @@ def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
     return undecided(sentence, (words,), why, caveats, more, checks)
 
 
-def _by_bank(result: AttackResult, usual: bool) -> Finding:
+def _by_bank(result: AttackResult, by_default: bool) -> Finding:
     deciding, exposure, unit = result.deciding, result.exposure, result.unit
     words, grade = _in_words(deciding), grade_of(deciding)
     checks, caveats = checks_of_bank(result, deciding), _caveats_by_bank(result)
@@ -154,7 +154,7 @@ def _by_bank(result: AttackResult, usual: bool) -> Finding:
         )
         why = f"With probability {1 - SURELY:.0%} no {unit}'s outputs would differ so much by chance."
         return Finding(SOME, "bad", sentence, (words,), Confidence("fair", why), checks, caveats)
-    if grade == GUESSING and usual:
+    if grade == GUESSING and by_default:
         sentence = f"{which} cannot be told from others ({words}; guessing: 0.5)."
         why = f"The attack stays below an area of {MATTERS}. Another may do better."
         sure = Confidence("weak" if few else "fair", why)

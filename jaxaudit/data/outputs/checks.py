@@ -328,7 +328,8 @@ def on_two_scales(outputs_by_set: OutputsBySet, *, by_heart: bool = False) -> st
     if twice and len(twice) < len(outputs):
         return TWICE_ON_SOME.says.format(sets=" and the ".join(twice))
     sureness = {name: numbers.max(axis=1) for name, numbers in outputs.items() if len(numbers) >= LEAST}
-    for name in list(sureness)[next(iter(outputs)) in sureness :]:
+    first = next(iter(outputs))
+    for name in (name for name in sureness if name != first):
         surest = float(sureness[name].max())
         for other, numbers in sureness.items():
             usual = float(np.median(numbers))

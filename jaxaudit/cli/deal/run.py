@@ -33,7 +33,6 @@ from jaxaudit.cli.deal.source import (
     has_all_classes,
     home_writer,
     key_writer,
-    new_salt,
     read_source,
     refuse_in_records,
     single_groups,
@@ -68,7 +67,8 @@ def deal_given(options: DealOptions) -> Summary:
 def deal_records(options: DealOptions) -> Summary:
     """Deals the records and writes every side."""
     data, groups = options.data.data, options.data.names_of_groups
-    how, out, salt = options.deal, options.out, new_salt()
+    # 256 bits of the system's entropy, whatever the seed: from a commitment nobody can find a seed by trying.
+    how, out, salt = options.deal, options.out, secrets.token_hex(32)
     # A column with groups is no input, and its values are not written: the files are shared.
     source = read_source(options.data, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)

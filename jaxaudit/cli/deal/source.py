@@ -9,7 +9,6 @@ compared by (`files.comparable`) is made when they are judged.
 """
 
 import json
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +24,7 @@ from jaxaudit.cli.deal import DealData, DealFlags
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import load_told
 from jaxaudit.data import Examples, load
-from jaxaudit.data.deals import RECORD, file_hash, key_as_json, record_names, record_order, rows_in_order
+from jaxaudit.data.deals import RECORD, file_hash, key_as_json, record_names, record_order
 from jaxaudit.data.deals import Key as DealKey
 from jaxaudit.data.examples import Role
 from jaxaudit.data.files import TABLES, comparable
@@ -356,12 +355,10 @@ def _other_names(groups: np.ndarray, array: np.ndarray) -> list[int]:
     values = columns[first][:, candidates]
     whole = (values == np.rint(values)).all(axis=0) if values.dtype.kind == "f" else np.ones(len(candidates), bool)
     return [
-        int(place) for place, one, column in zip(candidates, whole, values.T, strict=True) if one and _differ(column)
+        int(place)
+        for place, one, column in zip(candidates, whole, values.T, strict=True)
+        if one and len(np.unique(column)) == len(column)
     ]
-
-
-def _differ(values: np.ndarray) -> bool:
-    return len(np.unique(values)) == len(values)
 
 
 def _names_in(groups: np.ndarray, array: np.ndarray) -> bool:
@@ -410,7 +407,7 @@ def challenge_arrays(
     order = record_order(salt, len(records))
     class_names = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
     challenge_file = {RECORD: np.array(record_names(salt, len(order))), INPUTS: records[order], **class_names}
-    return challenge_file, rows_in_order(order, {Role(name): side.rows for name, side in sides.items()})
+    return challenge_file, {Role(name): np.argsort(order)[side.rows].tolist() for name, side in sides.items()}
 
 
 def home_writer(numbers: Sequence[int]) -> Writer:
@@ -426,11 +423,6 @@ def home_writer(numbers: Sequence[int]) -> Writer:
         file.write("".join(("group,records\n", *rows)).encode())
 
     return save
-
-
-def new_salt() -> str:
-    """256 bits of the system's entropy, whatever the seed: from a commitment nobody can find a seed by trying."""
-    return secrets.token_hex(32)
 
 
 def key_writer(

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.audits.ks.models import refuse_shared
 from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.options import command_line, refuse_options, with_values
 from jaxaudit.cli.parsers import is_texts
@@ -292,7 +293,9 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     holdout = None if held is None else align_dealt(query, held)
     calibration = None if other is None else align_classes(query, other)
     if not data.drop_overlap:
-        _refuse_shared(query, holdout, calibration)
+        if calibration is not None:
+            refuse_held(query, calibration, "query set", of=CALIBRATION)
+        refuse_shared(Sets(query=query, holdout=holdout, calibration=calibration))
     dropped = _copies(query, holdout, calibration)
     if dropped.any() and not data.drop_overlap:
         raise InputError(
@@ -382,15 +385,6 @@ def _sampled_alike(
         groups=query_and_holdout.groups,
     )
     return SampledAlike(**{name: value for name, value in alikeness._asdict().items() if name != "difficulty"})
-
-
-def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examples | None) -> None:
-    if calibration is not None:
-        refuse_held(query, calibration, "query set", of=CALIBRATION)
-    if holdout is not None:
-        refuse_held(query, holdout, "query set")
-        if calibration is not None:
-            refuse_held(calibration, holdout, "calibration set")
 
 
 def _copies(query: Examples, holdout: Examples | None, calibration: Examples | None) -> Bool[np.ndarray, " n"]:

@@ -245,7 +245,7 @@ def test_what_deal_writes_is_planned_as_it_stands(provider: Path) -> None:
         of_image = {image.tobytes(): number for image, number in numbers}
         groups = [of_image[image.tobytes()] for image in images]
         assert (groups[3] == groups[7], groups[20] == groups[41], len(np.unique(groups))) == (True, True, 58)
-        assert "take groups whole" in out
+        assert "belong together (group)" in out
         plan = ("shadows", "plan", "--models", "19", "--deal")
         done = jaxaudit(*plan, deal, "--out", f"bank{seed}")
         assert (done.code, np.load(f"bank{seed}/groups.npy").max()) == (0, 57), done.err

@@ -133,9 +133,8 @@ def deal_records(options: DealOptions) -> Summary:
         if group_values is not None:
             files[HOME] = home_writer(arrays[COLUMN].tolist())
         write_files(draft, files)
-    blind = BlindChallenge(challenge, read_key(out / KEY).committed) if how.blind else None
     report = DealReport(source.name, out, sides, units, left_out, groups is not None)
-    return summary(report, blind)
+    return summary(report, challenge, read_key(out / KEY).committed if how.blind else "")
 
 
 def _as_compared(examples: Examples) -> Examples:
@@ -199,7 +198,7 @@ def deal_texts(options: DealOptions) -> Summary:
     with new_directory(out) as draft:
         write_files(draft, files)
     left_out = sorted(keys.difference(texts.keys))
-    return texts_summary(DealReport(texts.source, out, sides, units, left_out, groups is not None))
+    return summary(DealReport(texts.source, out, sides, units, left_out, groups is not None))
 
 
 def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
@@ -293,13 +292,6 @@ def write_record(
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
-class BlindChallenge(NamedTuple):
-    """A blind challenge: its file, and the commitment of its key."""
-
-    file: str
-    commitment: str
-
-
 class DealReport(NamedTuple):
     """What a deal says of itself, with no value of a record: arrays or keys beside the records are `left_out`;
     `has_groups`: the groups are the user's, and not only copies.
@@ -312,65 +304,52 @@ class DealReport(NamedTuple):
     left_out: Sequence[str]
     has_groups: bool
 
-    @property
-    def single(self) -> tuple[tuple[str, ...], bool]:
-        """As `single_groups`; nothing of records that nobody gave groups for."""
-        rows = {of: side.rows for of, side in self.sides.items()}
-        return single_groups(self.units, rows) if self.has_groups else ((), False)
 
-
-def summary(report: DealReport, challenge: BlindChallenge | None = None) -> Summary:
-    """What is printed of a deal of records with outputs; `challenge` is that of a blind deal."""
-    sides, units = report.sides, report.units
-    lines = [*_dealt(report, (KEY,) if challenge else ())]
+def summary(report: DealReport, challenge: str = "", commitment: str = "") -> Summary:
+    """What is printed of a deal; `challenge` is the file of a blind one, and `commitment` that of its key."""
+    sides, units, texts = report.sides, report.units, report.sides["query"].file.endswith(".jsonl")
+    rows = {of: side.rows for of, side in sides.items()}
+    single, by_scores = single_groups(units, rows) if report.has_groups else ((), False)
+    names = [name for name in LABELS if name in sides or name == "holdout"]
+    lines = _dealt(report, (KEY,) if challenge else ())
     if challenge:
         lines += [
-            f"To ask for outputs later: {challenge.file}. It has all these records in a random order, without labels",
+            f"To ask for outputs later: {challenge}. It has all these records in a random order, without labels",
             "or groups. Send it to whoever holds the model, and get one file of outputs in its order.",
             f"Commitment of {KEY}, a SHA-256 to publish before the outputs arrive:",
-            f"  {challenge.commitment}",
+            f"  {commitment}",
             "Nobody can change afterwards which record is of which set: `jaxaudit ks` recomputes the",
             f"commitment, and {KEY} says how anybody can, once it is shown.",
         ]
-    if units.whole:
-        lines += [
-            f"The files tell which records belong together ({COLUMN}), by random numbers; commands that read all of",
-            "them take groups whole, and say so.",
-        ]
-    lines += _of_groups(report)
-    command = shlex.join(_command(report, blind=challenge is not None))
-    if challenge:
-        request = [f"To test a model later, get its outputs on the records of {challenge.file}:"]
+    if units.written:
+        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
+    if report.has_groups:
+        lines.append(f"{HOME} says which records of {report.source} each number stands for.")
+    lines += single
+    if report.left_out:
+        lines.append(f"Left out of the files, which have records alone: {', '.join(report.left_out)}.")
+    by_group = "jaxaudit ks --scores scores.csv --by group"
+    command = ["jaxaudit", "ks", "--deal", str(report.out), "--target", "OUTPUTS"]
+    if texts:
+        files = [str(report.out / f"{name}.jsonl") for name in names]
+        request = ["To test a model later (add --baseline, --before):"]
+        # With records of a group in both sets, there is no test of whole groups.
+        then = by_group if units.within or by_scores else by_group.removesuffix(" --by group")
+        commands = [shlex.join(["jaxaudit", "scores", "lm", "MODEL", *files, "--out", "scores.csv"]), then]
+    elif challenge:
+        request = [f"To test a model later, get its outputs on the records of {challenge}:"]
+        commands = [shlex.join(command)]
     else:
-        names = [name for name in LABELS if name in sides or name == "holdout"]
         request = [
             "To test a model later, get its outputs on the records of each file, as arrays",
             f"{', '.join(names[:-1])} and {names[-1]} of one .npz or as files of these names in one folder:",
         ]
-    lines += ["", *request, "", f"  {command}"]
-    if units.within:
-        lines += [
-            "",
-            f"For a verdict on each group, a table of scores with the column {COLUMN}:",
-            "",
-            "  jaxaudit ks --scores scores.csv --by group",
-        ]
+        # Without known members only the model before a deletion tells what a model remembers.
+        commands = [shlex.join(command if "members" in sides else [*command, "--before", "OUTPUTS_BEFORE"])]
+    lines += ["", *request, "", *(f"  {words}" for words in commands)]
+    if units.within and not texts:
+        lines += ["", f"For a verdict on each group, a table of scores with the column {COLUMN}:", "", f"  {by_group}"]
     return Summary(tuple(lines))
-
-
-def texts_summary(report: DealReport) -> Summary:
-    """What is printed of a deal of texts."""
-    head, *lines = _dealt(report)
-    if report.units.written:
-        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
-    lines += _of_groups(report)
-    words = ["jaxaudit", "scores", "lm", "MODEL"]
-    words += [str(report.out / f"{name}.jsonl") for name in LABELS if name in report.sides or name == "holdout"]
-    # With records of a group in both sets, there is no test of whole groups.
-    by = " --by group" if report.units.within or report.single[1] else ""
-    commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
-    lines += ["", "To test a model later (add --baseline, --before):", "", *(f"  {command}" for command in commands)]
-    return Summary((head, *lines))
 
 
 def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
@@ -411,18 +390,3 @@ def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
         f"{DEAL_RECORD} has the seed, which repeats the deal: keep it until the deal must be shown. Only its",
         "SHA-256 may be published now.",
     ]
-
-
-def _of_groups(report: DealReport) -> list[str]:
-    """Where groups can be looked up, which of them a deal can name, and what was left out."""
-    home = [f"{HOME} says which records of {report.source} each number stands for."] if report.has_groups else []
-    left_out = ", ".join(report.left_out)
-    kept = [f"Left out of the files, which have records alone: {left_out}."] if left_out else []
-    return [*home, *report.single[0], *kept]
-
-
-def _command(report: DealReport, blind: bool) -> list[str]:
-    """The test that this deal makes possible; words in capitals are the user's to fill in."""
-    words = ["jaxaudit", "ks", "--deal", str(report.out), "--target", "OUTPUTS"]
-    # Without known members only the model before a deletion tells what a model remembers.
-    return words if "members" in report.sides or blind else [*words, "--before", "OUTPUTS_BEFORE"]

@@ -246,13 +246,11 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
 
 
 def _summary(out: Path, description: Description, groups: Sets[np.ndarray], before: int) -> Summary:
-    sizes, bank = description.sizes, shlex.quote(str(out))
+    bank = shlex.quote(str(out))
     added = "" if not before else f", {description.models - before} of them new"
-    names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
-    columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
     lines = (
-        f"{out}: training sets of {description.models} shadow models{added}, dealt from {columns} records, "
-        "in this order.",
+        f"{out}: training sets of {description.models} shadow models{added}, dealt from {description.sizes.words} "
+        "records, in this order.",
         *((f"Groups: {groups_in_words(groups)}.",) if groups else ()),
         f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
         f"{description.outputs} on all {description.records:,} records as",

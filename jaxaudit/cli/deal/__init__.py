@@ -138,7 +138,7 @@ def _check_texts(options: DealOptions) -> None:
 DEAL = Command(
     "deal",
     DealOptions,
-    "deal.run:deal_given",
+    "deal.run:deal_records",
     """Splits records at random into a query set to share and a holdout to keep, before anything is shared.
 
     The holdout later makes an exact test of deletion possible: `jaxaudit ks --deal`. With `--members-share`, some

@@ -57,15 +57,10 @@ from jaxaudit.runs.directory import Writer, new_directory, write_files
 from jaxaudit.version import __version__
 
 
-def deal_given(options: DealOptions) -> Summary:
-    """Deals the records or texts that the options name, and writes every side."""
-    if not is_texts(options.data.data):
-        return deal_records(options)
-    return deal_texts(options)
-
-
 def deal_records(options: DealOptions) -> Summary:
-    """Deals the records and writes every side."""
+    """Deals the records or texts that the options name, and writes every side."""
+    if is_texts(options.data.data):
+        return _deal_texts(options)
     data, groups = options.data.data, options.data.names_of_groups
     # 256 bits of the system's entropy, whatever the seed: from a commitment nobody can find a seed by trying.
     how, out, salt = options.deal, options.out, secrets.token_hex(32)
@@ -158,7 +153,7 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
     return save
 
 
-def deal_texts(options: DealOptions) -> Summary:
+def _deal_texts(options: DealOptions) -> Summary:
     """Deals the texts and writes every side."""
     how, out, groups = options.deal, options.out, options.data.names_of_groups
     path = expanded(options.data.data)

@@ -113,12 +113,12 @@ def reader(data: SetsFlags, groups: Sequence[str] = ()) -> Callable[[str], Examp
     return partial(read_examples, data=data, groups=groups)
 
 
-def drop_from(examples: Examples, other: Examples, role: str, of: str = "calibration set") -> Examples:
-    """The records of a set (called `of`) that are not in the other set, which has this role."""
-    count = len(find_overlap(other, examples)[0])
+def drop_from(calibration: Examples, other: Examples, role: str) -> Examples:
+    """The records of a calibration set that are not in the other set, which has this role."""
+    count = len(find_overlap(other, calibration)[0])
     if count:
-        say(f"dropped {count} {of.removesuffix(' set')} records that are also in the {role}")
-    return drop_overlap(other, examples, of)
+        say(f"dropped {count} calibration records that are also in the {role}")
+    return drop_overlap(other, calibration)
 
 
 def read_inputs(name: str, options: Images) -> Examples:

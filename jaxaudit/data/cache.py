@@ -1,4 +1,4 @@
-"""Arrays kept on disk: a set of images is decoded once, and a text scored once by a model.
+"""Arrays kept on disk: what records teach small models is computed once, and a text scored once by a model.
 
 What is kept is taken for what was computed. So all is kept in a folder in which nobody but this user may write
 (`cache_dir`). Only regular files are read, of the shapes that are expected; none is written compressed, so none may
@@ -158,7 +158,7 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
             np.savez(file, allow_pickle=False, **arrays)
     except (OSError, ValueError) as error:
         warnings.warn(
-            f"decoded data, or scores of texts, could not be cached in {cache_place()} "
+            f"what was computed of records could not be cached in {cache_place()} "
             f"({'others may write there, or nobody' if path.parent == NOWHERE else error}); set JAXAUDIT_CACHE to a "
             "folder that only you may write, with free space.",
             RuntimeWarning,

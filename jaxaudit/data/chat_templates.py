@@ -8,9 +8,9 @@ import json
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -43,7 +43,13 @@ def render_chats(
     by name. A template is refused that does not write each answer as it is, once and last, writes chats of one shape in
     different ways, or takes too much memory or time. No message quotes a chat or the template.
     """
-    sent = json.dumps(render_request(template, chats, tokens)).encode()
+    request = {
+        "template": template,
+        "variables": dict(tokens),
+        "chats": [[msgspec.structs.asdict(message) for message in chat] for chat in chats],
+        "mark": secrets.token_hex(16),
+    }
+    sent = json.dumps(request).encode()
     seconds = SECONDS + len(chats) // CHATS_A_SECOND
     bounds = MEMORY + TIMES * len(sent), seconds, MOST_WRITTEN + len(sent)
     written = list[bytes]()
@@ -64,27 +70,11 @@ def render_chats(
         written.append(child.stdout)
     if written[0] != written.pop():
         raise _refused(source, "it writes another text at each call")
-    return split_chats(map(json.loads, written.pop().splitlines()), source)
-
-
-def render_request(template: str, chats: Sequence[Sequence[Message]], tokens: Mapping[str, str]) -> dict[str, Any]:
-    """What `chat_child.rendered_chats` is asked."""
-    return {
-        "template": template,
-        "variables": dict(tokens),
-        "chats": [[msgspec.structs.asdict(message) for message in chat] for chat in chats],
-        "mark": secrets.token_hex(16),
-    }
-
-
-def split_chats(answers: Iterable[Mapping[str, str]], source: str) -> list[RenderedChat]:
-    """The prompt and the answer of each chat, of what `chat_child.rendered_chats` yields."""
-    rendered = list[RenderedChat]()
-    for texts in answers:
-        if "failed" in texts:
-            raise _refused(source, texts["failed"])
-        rendered.append(RenderedChat(**texts))
-    return rendered
+    answers = [json.loads(line) for line in written.pop().splitlines()]
+    for answer in answers:
+        if "failed" in answer:
+            raise _refused(source, answer["failed"])
+    return [RenderedChat(**answer) for answer in answers]
 
 
 def _refused(source: str, trouble: str) -> InputError:

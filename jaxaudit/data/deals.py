@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -182,16 +182,6 @@ def file_hash(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def rows_in_order(order: Int[np.ndarray, " n"], sides: Mapping[Any, Int[np.ndarray, " _"]]) -> dict[Any, list[int]]:
-    """Where the records of each side stand in a file of all records in this order.
-
-    >>> rows_in_order(np.array([2, 0, 1]), {"query": np.array([0, 2]), "holdout": np.array([1])})
-    {'query': [1, 0], 'holdout': [2]}
-    """
-    row = np.argsort(order)
-    return {name: row[records].tolist() for name, records in sides.items()}
 
 
 DEAL_RECORD, HOME = "deal.json", "groups.csv"

@@ -35,12 +35,8 @@ CHUNK_BYTES = 2**22  # of float64 at a time: what stays in cache is 2-4 times fa
 
 
 def is_image(examples: Examples) -> bool:
-    """True when the records have the shape of images; see `has_image_shape`."""
-    return has_image_shape(examples.inputs.shape[1:])
-
-
-def has_image_shape(shape: tuple[int, ...]) -> bool:
-    """Whether this is the shape of an image: `[h, w]`, or `[h, w, c]` with 1, 3 or 4 channels."""
+    """Whether the records have the shape of images: `[h, w]`, or `[h, w, c]` with 1, 3 or 4 channels."""
+    shape = examples.inputs.shape[1:]
     return len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
 
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.table import Column, Table
-from jaxaudit.errors import InputError
 
-SEED = 20201004
+SEED, RECORDS, SIZE = 20201004, 2000, 28
+"""Of the printed digits."""
 # The fonts of matplotlib that have digits; the others show symbols, boxes or nothing, and the 1 of cmmi10 is a small
 # capital I.
 FONTS = (
@@ -54,28 +54,22 @@ def wine() -> Table:
     return _table(load_wine(), "wine")
 
 
-def printed_digits(records: int = 2000, size: int = 28, seed: int = SEED) -> Examples:
-    """Printed digits, light on dark: `uint8[records, size, size]`, to handwritten ones as SVHN is to MNIST.
+def printed_digits() -> Examples:
+    """2,000 printed digits, light on dark: `uint8[2000, 28, 28]`, to handwritten ones as SVHN is to MNIST.
 
     Rendered from the 21 TrueType fonts that matplotlib ships and that have digits (DejaVu, STIX, Computer Modern) with
-    jitter of font, height, width, rotation, shear, shift, stroke thickness, blur and contrast, drawn by `seed`. There
-    are at least 10 records (one a class) of at least 8 pixels a side.
+    jitter of font, height, width, rotation, shear, shift, stroke thickness, blur and contrast.
 
-    Guarantees: classes are balanced to within one record and shuffled; the same arguments give the same bytes (for one
-    version of Pillow, whose FreeType draws the outlines); in the default set no two records are identical. 6,000
-    records take about half a second.
+    Guarantees: classes are balanced and shuffled; every call gives the same bytes (for one version of Pillow, whose
+    FreeType draws the outlines); no two records are identical.
 
-    >>> printed_digits(20, seed=7)
-    Examples(printed-digits: 20 records of shape (28, 28), 10 classes)
+    >>> printed_digits()
+    Examples(printed-digits: 2000 records of shape (28, 28), 10 classes)
     """
-    if records < 10 or size < 8:
-        raise InputError(
-            f"printed digits need at least 10 records (one per class) of 8 pixels; got {records} of {size}."
-        )
-    generator = np.random.default_rng(seed)
-    labels = generator.permutation(np.arange(records, dtype=np.int32) % 10)
-    jitter = _draw_jitter(generator, records)
-    shapes = _draw_shapes(labels, jitter, size)
+    generator = np.random.default_rng(SEED)
+    labels = generator.permutation(np.arange(RECORDS, dtype=np.int32) % 10)
+    jitter = _draw_jitter(generator)
+    shapes = _draw_shapes(labels, jitter)
     sharp = _thicken(shapes, jitter.weight)
     soft = sharp + jitter.blur[:, None, None] * (_blurred(sharp) - sharp)
     paper, ink = jitter.paper[:, None, None], jitter.ink[:, None, None]
@@ -103,12 +97,12 @@ class _Jitter(NamedTuple):
     ink: np.ndarray  # gray level of the digit
 
 
-def _draw_jitter(generator: np.random.Generator, records: int) -> _Jitter:
+def _draw_jitter(generator: np.random.Generator) -> _Jitter:
     def uniform(low: float, high: float, *shape: int) -> np.ndarray:
-        return generator.uniform(low, high, (records, *shape)).astype(np.float32)
+        return generator.uniform(low, high, (RECORDS, *shape)).astype(np.float32)
 
     return _Jitter(
-        font=generator.integers(len(FONTS), size=records),
+        font=generator.integers(len(FONTS), size=RECORDS),
         height=uniform(0.62, 0.92),
         width=uniform(0.85, 1.25),
         rotation=uniform(-0.2, 0.2),
@@ -121,16 +115,16 @@ def _draw_jitter(generator: np.random.Generator, records: int) -> _Jitter:
     )
 
 
-def _draw_shapes(labels: np.ndarray, jitter: _Jitter, size: int) -> np.ndarray:
-    """`float32[n, size, size]` ink coverage in [0, 1]."""
+def _draw_shapes(labels: np.ndarray, jitter: _Jitter) -> np.ndarray:
+    """`float32[n, SIZE, SIZE]` ink coverage in [0, 1]."""
     # Imported here: a run on the user's own arrays needs neither Pillow nor matplotlib.
     from PIL import Image
 
     # Drawn at twice the size and then halved, which smooths the edges.
-    canvas = 2 * size
+    canvas = 2 * SIZE
     glyph_height = round(1.15 * canvas)
     glyphs = _glyphs(glyph_height)
-    shapes = np.empty((len(labels), size, size), np.float32)
+    shapes = np.empty((len(labels), SIZE, SIZE), np.float32)
     # Image coordinates -> glyph coordinates: unshift, unrotate, unshear, unscale (y runs down).
     vertical = glyph_height / (jitter.height * canvas)
     horizontal = vertical / jitter.width

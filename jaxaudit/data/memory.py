@@ -79,11 +79,6 @@ MAX_BYTES = memory_bytes() // SHARE
 """The most bytes that are unpacked or allocated for a file."""
 
 
-def most_unpacked(held: int, most: int) -> int:
-    """The bytes that a table of `held` bytes may unpack to: at most `most`, and less if the file is small."""
-    return min(most, max(SPARE, RATIO * held))
-
-
 def refuse_larger(source: str | Path, size: int, most: int | None, advice: str = "split it into smaller files") -> None:
     """Rejects what takes more than `most` bytes, before they are read or allocated; None is no limit."""
     if most is not None and size > most:

@@ -135,7 +135,7 @@ def find_overlap(
     return order[index[calibration_indices]], calibration_indices
 
 
-def drop_overlap(query: Examples, calibration: Examples, role: str = "calibration set") -> Examples:
+def drop_overlap(query: Examples, calibration: Examples) -> Examples:
     """`calibration` without the records that also occur in `query`, in unchanged order; some must remain."""
     _, rows = find_overlap(query, calibration)
     if not len(rows):
@@ -143,7 +143,7 @@ def drop_overlap(query: Examples, calibration: Examples, role: str = "calibratio
     if len(rows) == len(calibration):
         raise InputError(
             f"all {len(rows)} records of {calibration.name} also occur in {query.name}: no record remains for the "
-            f"{role}; is it the same data set? Choose another {role}."
+            "calibration set; is it the same data set? Choose another one."
         )
     return calibration.take(np.delete(np.arange(len(calibration)), rows))
 

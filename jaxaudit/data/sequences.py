@@ -6,7 +6,7 @@ expression that backtracks too long is a panic, which is no `Exception`.
 """
 
 import base64
-import json
+import math
 import os
 import re
 import sys
@@ -251,7 +251,7 @@ def _whole(prompts: Sequence[str], texts: Texts) -> list[str]:
 
 LARGEST_TOKENIZER = 256 << 20
 MOST_GROWTH = 64
-"""How many times longer a tokenizer may make a text without being tried on it first."""
+"""How many times longer the rules of a decoder may make a text."""
 MOST_INSERTED = 64
 """The most characters that a rule may put in place of others: those of models put one."""
 MOST_ADDED = 8
@@ -262,12 +262,10 @@ the library lists all that are missing.
 """
 PROCESSORS = ("ByteLevel", "BertProcessing", "RobertaProcessing", "TemplateProcessing")
 """The rules that may stand behind the cut into tokens; all but the first add tokens, and one may."""
-PIECE = 1 << 20
+PIECE = 1 << 14
 """The characters of texts that are encoded at a time, unless one text has more."""
-TIMES_LONGER = 8
-"""How many times longer all rules may make the texts of a piece in fact, beyond one more piece."""
-LONGEST = 64 * PIECE
-"""The most bytes that a rule may possibly make of a text."""
+LONGEST = 1 << 26
+"""The most bytes that all rules may possibly make of the texts of a piece."""
 _GROWTHS = {"NFC": 3, "NFD": 4, "NFKC": 11, "NFKD": 11, "BertNormalizer": 11, "Lowercase": 2, "ByteLevel": 2}
 """How many times longer a rule makes a text at most, in bytes of UTF-8; others do not, or add a blank a token."""
 _INSERTED = {"Replace": "content", "Prepend": "prepend", "Precompiled": "precompiled_charsmap"}
@@ -294,7 +292,7 @@ class _Saved(msgspec.Struct):
 
 
 class Normalizers:
-    """The rules that change a text before it is cut into tokens, each with the most that it multiplies bytes by."""
+    """The rules that change a text before it is cut into tokens: the most that they multiply its bytes by."""
 
     def __init__(self, saved: bytes | str, source: str) -> None:
         """Reads them from a `tokenizer.json`; refuses far too many added tokens, a far too large number of one, and a
@@ -303,9 +301,8 @@ class Normalizers:
         with parsing(f"{source}: is no tokenizer that can be read", "was it written to its end?"):
             entries = msgspec.json.decode(saved, type=_Saved)
         self._source = source
-        self._steps = [(_growth(step, source), step) for step in _rules(entries.normalizer, "normalizers")]
-        decoders = _product(_growth(step, source) for step in _rules(entries.decoder, "decoders"))
-        if decoders > MOST_GROWTH:
+        self._growth = math.prod(_growth(rule, source) for rule in _rules(entries.normalizer, "normalizers"))
+        if math.prod(_growth(rule, source) for rule in _rules(entries.decoder, "decoders")) > MOST_GROWTH:
             raise self._too_long()
         self.added = tuple(token.content for token in entries.added_tokens or ())
         processors = _rules(entries.post_processor, "processors")
@@ -313,23 +310,9 @@ class Normalizers:
             raise another_tokenizer(source, "its post_processor does not write each text once beside a few tokens")
 
     def refuse_growth(self, texts: Iterable[str]) -> None:
-        """Refuses texts that become too long; they are changed a rule at a time, if all rules together could do so."""
-        if _product(growth for growth, _ in self._steps) <= MOST_GROWTH:
-            return
-        rules = [(growth, _as_function(step)) for growth, step in self._steps]
-        texts, total = list(texts), 0
-        most = TIMES_LONGER * sum(map(len, texts)) + PIECE
-        for text in texts:
-            longest = 0
-            for growth, change in rules:
-                if growth * len(_utf8(text)) > LONGEST:
-                    raise self._too_long()
-                with calling(f"{self._source}: its normalizer fails on these texts", "is it the model's own?"):
-                    text = change(text)
-                longest = max(longest, len(text))
-                if total + longest > most:
-                    raise self._too_long()
-            total += longest
+        """Refuses texts that may become too long."""
+        if self._growth * sum(len(_utf8(text)) for text in texts) > LONGEST:
+            raise self._too_long()
 
     def _too_long(self) -> InputError:
         return another_tokenizer(self._source, "its rules (normalizer or decoder) make texts many times longer")
@@ -438,20 +421,6 @@ def _longest_of_map(charsmap: str) -> int:
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _product(growths: Iterable[int]) -> int:
-    product = 1
-    for growth in growths:
-        product *= growth
-    return product
-
-
-def _as_function(step: Mapping[str, Any]) -> Callable[[str], str]:
-    model = {"type": "WordLevel", "vocab": {}, "unk_token": ""}
-    with calling("this normalizer cannot be read", "was the tokenizer saved by another version?"):
-        whole = json.dumps({"version": "1.0", "added_tokens": [], "normalizer": step, "model": model})
-        return import_module("tokenizers").Tokenizer.from_str(whole).normalizer.normalize_str
 
 
 def strings_of(node: Any) -> Iterator[str]:

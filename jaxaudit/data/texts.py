@@ -16,7 +16,7 @@ import msgspec
 
 from jaxaudit.data.formats.parsing import json_lines
 from jaxaudit.data.memory import MAX_BYTES
-from jaxaudit.errors import InputError, few
+from jaxaudit.errors import InputError
 
 FORMS: dict[str, tuple[str, ...]] = {
     "messages": (),
@@ -142,13 +142,9 @@ MOST_LINES = 1_000_000
 SHARE = 4
 """Texts take several times the bytes of their file, so a file may unpack to 1 / `SHARE` of what an array may."""
 LONGEST_NAME = 200
-SHOWN_LINES = 5
-"""Numbers of lines that a message names."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NAME = msgspec.json.Decoder(str | int)
-WRONG = ""
-"""The form of a line without a right shape."""
 
 
 class Texts(NamedTuple):
@@ -241,31 +237,26 @@ def read_texts(path: Path) -> Texts:
     ('question', ('Who?',), ('Nobody.',), [7])
     """
     lines, prompts, answers, form, unused = list[bytes](), list[str](), list[str](), "", 0
-    troubles: dict[str, list[int]] = {}
     for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
         if len(lines) == MOST_LINES:
             raise InputError(f"{path}: has more than {MOST_LINES:,} records; split it into smaller files.")
         record = _record(line, f"{path}: line {number}")
         form = form or record.form
-        trouble = record.prompt if record.form == WRONG else ""
-        if form not in (WRONG, record.form) and not trouble:
-            trouble = f"{record.form!r}, where others have {form!r}; give all lines one shape"
-        if trouble:
-            troubles.setdefault(trouble, []).append(number)
+        if record.form != form:
+            raise InputError(
+                f"{path}: line {number}: {record.form!r}, where others have {form!r}; give all lines one shape."
+            )
         lines.append(line)
         prompts.append(record.prompt)
         answers.append(record.answer)
         unused += record.later
     if not lines:
         raise InputError(f"{path}: is empty; was it written to its end?")
-    for trouble, numbers in troubles.items():
-        which = "lines" if len(numbers) > 1 else "line"
-        raise InputError(f"{path}: {which} {few(map('{:,}'.format, numbers), SHOWN_LINES)}: {trouble}.")
     return Texts(form, tuple(prompts), tuple(answers), tuple(lines), path.name, unused)
 
 
 def _record(line: bytes, where: str) -> TextRecord:
-    """The record of a line; one of the form `WRONG`, with the reason as its prompt, if the line has no right shape."""
+    """The record of a line, which messages call `where`."""
     try:
         values = _OBJECT.decode(line.decode())
     except UnicodeDecodeError as error:
@@ -280,7 +271,7 @@ def _record(line: bytes, where: str) -> TextRecord:
     try:
         return shaped_record(values)
     except ShapeError as error:
-        return TextRecord(WRONG, str(error), "")
+        raise InputError(f"{where}: {error}.") from error
 
 
 def _refuse_repeated(line_object: dict[str, msgspec.Raw], line: bytes, where: str) -> None:

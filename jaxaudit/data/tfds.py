@@ -4,18 +4,16 @@ TFDS itself imports the module of every class that `features.json` or `dataset_i
 choose which code runs: here names are only compared, and TFDS is given this package's features.
 """
 
-import hashlib
 import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples, joined
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.images import opened_image, stack_images
@@ -128,17 +126,11 @@ _OWN = "tensorflow_datasets.core.features."
 _CONTENT_KEYS = ("featuresDict", "image", "classLabel")
 
 
-class Supervised(NamedTuple):
-    """Which features of a set hold the image and the class."""
+class StoredImages(NamedTuple):
+    """How the images and classes of a set are stored; `image` and `label` are the features that hold them."""
 
     image: str
     label: str
-
-
-class StoredImages(NamedTuple):
-    """How the images and classes of a set are stored; `keys` are the features that hold image and class."""
-
-    keys: Supervised
     channels: int
     class_names: tuple[str, ...]
 
@@ -147,28 +139,20 @@ def read_prepared(
     folder: Path, split: str, name: str, size: tuple[int, int] | None = None, gray: bool = True
 ) -> Examples:
     """The records of one version of a prepared set, without TensorFlow: images as `stack_images` gives them, in the
-    order of the record files (array_record or tfrecord). Every part is decoded once for each `size` and then
-    cached. `split` is in the syntax of `selection.parse_split`, or empty for the only split, else `train`.
+    order of the record files (array_record or tfrecord). `split` is in the syntax of `selection.parse_split`, or empty
+    for the only split, else `train`.
     """
-    complaint, advice = f"{name}: the prepared set in {folder} cannot be read", _DAMAGED
-    fingerprint = _fingerprint(folder)
-    with parsing(complaint, advice):
+    for _ in regular_files(folder):  # the libraries below open files by name
+        pass
+    with parsing(f"{name}: the prepared set in {folder} cannot be read", _DAMAGED):
         builder = _open(folder)
-        info = builder.info
-        stored = _read_features(folder, info.supervised_keys, name)
-    parts = choose_parts(split, tuple(info.splits), name)
+        stored = _read_features(folder, builder.info.supervised_keys, name)
     pieces = []
-    for part in parts:
-        span = part.span(info.splits[part.split].num_examples, name)
-        key = f"{info.full_name} {part.split} {span.start}:{span.stop} {stored.keys} {size} {gray} {fingerprint}"
-
-        def build(split: str = part.split, span: range = span) -> dict[str, np.ndarray]:
-            with parsing(complaint, advice):
-                records = _parsed_records(builder, folder, split, span, stored.keys)
-                return _decode(records, stored, span, name, size, gray)
-
-        arrays = cached_arrays(key, build, dict.fromkeys(("images", "labels"), (len(span),)))
-        pieces.append(Examples(arrays["images"], arrays["labels"], stored.class_names, name))
+    for part in choose_parts(split, tuple(builder.info.splits), name):
+        span = part.span(builder.info.splits[part.split].num_examples, name)
+        with parsing(f"{name}: the prepared set in {folder} cannot be read", _DAMAGED):
+            images, labels = _decode(builder, folder, part.split, stored, span, name, size, gray)
+        pieces.append(Examples(images, labels, stored.class_names, name))
     return joined(pieces, name)
 
 
@@ -186,45 +170,30 @@ def _open(folder: Path) -> Any:
     return read_only_builder.ReadOnlyBuilder(builder_dir=folder, info_proto=proto)
 
 
-def _fingerprint(folder: Path) -> str:
-    """A digest that changes when a set is prepared again: of its metadata, and every file's size and time."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path, status in sorted(regular_files(folder)):
-        # A file name may not be valid text.
-        digest.update(f"{path.name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogatepass"))
-    digest.update(read_small(folder / "dataset_info.json", _LARGEST_INFO))
-    return digest.hexdigest()
-
-
-def supervised(kinds: Mapping[str, str], supervised_keys: Any, name: str) -> Supervised:
-    """Which features hold the image and the class: the supervised keys, else the only image and class."""
+def _read_features(folder: Path, supervised_keys: Any, name: str) -> StoredImages:
+    """The entries of `features.json` for the image and the class; a damaged file raises any exception."""
+    content = _content(json.loads(read_small(folder / "features.json", _LARGEST_METADATA)))
+    nodes = {str(key): node for key, node in content["features"].items()}
+    kinds = {key: _kind(node) for key, node in nodes.items()}
     images, labels = ([key for key, kind in kinds.items() if kind == of] for of in ("Image", "ClassLabel"))
+    # The supervised keys, else the only image and class.
     keys = supervised_keys if isinstance(supervised_keys, tuple) else (*images, *labels)
     if len(keys) != 2 or keys[0] not in images or keys[1] not in labels:
         raise InputError(
             f"{name} is not an image-classification set: one image and one class label are needed; it has "
             f"{', '.join(f'{key} ({kind})' for key, kind in sorted(kinds.items())[:20])}."
         )
-    return Supervised(*keys)
-
-
-def _read_features(folder: Path, supervised_keys: Any, name: str) -> StoredImages:
-    """The entries of `features.json` for the image and the class; a damaged file raises any exception."""
-    content = _content(json.loads(read_small(folder / "features.json", _LARGEST_METADATA)))
-    nodes = {str(key): node for key, node in content["features"].items()}
-    kinds = {key: _kind(node) for key, node in nodes.items()}
-    keys = supervised(kinds, supervised_keys, name)
-    image, label = _content(nodes[keys.image]), _content(nodes[keys.label])
+    image, label = (_content(nodes[key]) for key in keys)
     dimensions = image["shape"]["dimensions"]
     if len(dimensions) != 3 or image["dtype"] != "uint8" or int(dimensions[2]) not in _PIL_MODES:
         raise ValueError(f"images of shape {dimensions[:4]} and type {str(image['dtype'])[:20]}")
     count = int(label.get("numClasses") or 0)
-    path = folder / f"{keys.label.replace('/', '.')}.labels.txt"
+    path = folder / f"{keys[1].replace('/', '.')}.labels.txt"
     lines = read_small(path, _LARGEST_METADATA).decode().split("\n") if exists(path) else []
     names = tuple(line.strip() for line in lines if line.strip())
     if not 0 <= count <= MOST_CLASSES or (names and len(names) != count):
         raise ValueError(f"{len(names)} names of {count} classes")
-    return StoredImages(keys, int(dimensions[2]), names or tuple(map(str, range(count))))
+    return StoredImages(*keys, int(dimensions[2]), names or tuple(map(str, range(count))))
 
 
 def _kind(node: Any) -> str:
@@ -241,13 +210,15 @@ def _content(node: Any) -> dict[str, Any]:
 
 
 def _decode(
-    records: Iterator[tuple[bytes, int]],
+    builder: Any,
+    folder: Path,
+    split: str,
     stored: StoredImages,
     span: range,
     name: str,
     size: tuple[int, int] | None,
     gray: bool,
-) -> dict[str, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     # As long as the records that are read, not as the metadata declare.
     labels: list[int] = []
 
@@ -255,12 +226,12 @@ def _decode(
         return f"{name}: record {span[row]}"
 
     def images() -> Iterator[np.ndarray]:
-        for row, (encoded, label) in enumerate(records):
+        for row, (encoded, label) in enumerate(_parsed_records(builder, folder, split, span, stored)):
             labels.append(label)
             yield _decode_image(encoded, stored.channels, called(row))
 
     stacked = stack_images(images(), len(span), name, size, gray, called)
-    return {"images": stacked, "labels": np.array(labels, np.int32)}
+    return stacked, np.array(labels, np.int32)
 
 
 def _decode_image(encoded: bytes, channels: int, source: str) -> np.ndarray:
@@ -270,7 +241,7 @@ def _decode_image(encoded: bytes, channels: int, source: str) -> np.ndarray:
 
 
 def _parsed_records(
-    builder: Any, folder: Path, split: str, span: range, keys: Supervised
+    builder: Any, folder: Path, split: str, span: range, stored: StoredImages
 ) -> Iterator[tuple[bytes, int]]:
     # Six times faster on MNIST than decoding by TFDS; threads make it slower.
     from tensorflow_datasets.proto import tf_example_pb2
@@ -278,10 +249,10 @@ def _parsed_records(
     parse = tf_example_pb2.Example.FromString  # pyright: ignore[reportAttributeAccessIssue]
     for record in _records(builder, folder, split, span):
         values = parse(record).features.feature
-        label = values[keys.label].int64_list.value[0]
+        label = values[stored.label].int64_list.value[0]
         if not 0 <= label < 2**31:
             raise ValueError("a label below 0 or beyond all classes")
-        yield values[keys.image].bytes_list.value[0], label
+        yield values[stored.image].bytes_list.value[0], label
 
 
 def _records(builder: Any, folder: Path, split: str, span: range) -> Iterator[bytes]:

@@ -13,5 +13,5 @@ from .sources import GLOSSARY as GLOSSARY
 from .sources import as_bibtex as as_bibtex
 from .sources import bibliography as bibliography
 from .sources import cited as cited
-from .sources import in_full as in_full
+from .sources import papers as papers
 from .terminal import as_terminal as as_terminal

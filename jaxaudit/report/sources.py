@@ -137,8 +137,13 @@ def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def papers(sources: Iterable[str]) -> tuple[str, ...]:
-    """Title and venue of each paper that these citations name, one line for each; unknown citations are left out."""
-    return tuple(line for source in sorted(set(sources)) if (line := in_full(source)) is not None)
+    """Title and venue of each paper that these citations name, one line for each; unknown citations are left out.
+
+    >>> papers(["Efron 1979", "me"])
+    ('Efron 1979: Bootstrap Methods: Another Look at the Jackknife. Annals of Statistics.',)
+    """
+    lines = {entry.source: f"{entry.source}: {entry.title}. {entry.venue}." for entry in bibliography()}
+    return tuple(lines[source] for source in sorted(lines.keys() & set(sources)))
 
 
 _FIELD = re.compile(r"^  (\w+) = \{(.*)\},\n", re.MULTILINE)
@@ -183,17 +188,6 @@ def cited(sources: Iterable[str]) -> list[Paper]:
         if words and not entries and words != "jaxaudit":
             papers_by_source.setdefault(words, Paper(words))
     return list(papers_by_source.values())
-
-
-def in_full(source: str) -> str | None:
-    """The paper with this citation, on one line; None if there is no entry.
-
-    >>> in_full("Efron 1979")
-    'Efron 1979: Bootstrap Methods: Another Look at the Jackknife. Annals of Statistics.'
-    """
-    return next(
-        (f"{source}: {entry.title}. {entry.venue}." for entry in bibliography() if entry.source == source), None
-    )
 
 
 def as_bibtex(papers: Iterable[Paper], version: str) -> str:

@@ -25,7 +25,7 @@ ORDERS: tuple[Literal["little", "big"], ...] = ("little", "big")
 
 @pytest.fixture
 def provider(sets: Path) -> Path:
-    """`all.npz`: 600 records of 120 patients, their places, and an array that is not of records."""
+    """`all.npz`: 600 records of 120 patients, and further arrays, of which one is not of records."""
     inputs, labels = records(2, 0.0, COUNT)
     patients = np.array([f"patient {number:03}" for number in np.arange(COUNT) // SIZE])
     np.savez("all.npz", images=inputs, labels=labels, patient=patients, place=np.arange(COUNT), scale=np.array(2.0))
@@ -45,21 +45,24 @@ def dealt(*words: str, data: str = "all.npz", out: str = "deal") -> tuple[dict[s
     return json.loads(Path(out, "deal.json").read_text()), *sides, done.out
 
 
+def places(*sides: dict[str, np.ndarray]) -> np.ndarray:
+    """Where the records of these sides, one after the other, stand in `all.npz`."""
+    rows = {row.tobytes(): place for place, row in enumerate(arrays("all.npz")["images"])}
+    return np.array([rows[row.tobytes()] for side in sides for row in side["x"]])
+
+
 def written(folder: str) -> bytes:
     """All bytes of a deal; those of text in arrays as one byte per character."""
     return b"".join(path.read_bytes() for path in Path(folder).iterdir()).replace(b"\0\0\0", b"")
 
 
-def test_records_are_split_with_all_their_arrays(provider: Path) -> None:
+def test_records_are_split_without_further_arrays(provider: Path) -> None:
     record, query, holdout, out = dealt("--holdout-share", "0.25", "--seed", "3")
     assert (record["query"]["records"], record["members"], record["holdout"]["records"]) == (450, None, 150)
     whole = arrays("all.npz")
-    assert list(query) == list(holdout) == ["x", "y", "patient", "place", "scale"]
-    places = np.concatenate([query["place"], holdout["place"]])
-    assert sorted(places) == list(range(COUNT))
-    for mine, name in (("x", "images"), ("y", "labels"), ("patient", "patient")):
-        np.testing.assert_array_equal(np.concatenate([query[mine], holdout[mine]]), whole[name][places])
-    assert query["scale"] == holdout["scale"] == 2.0
+    assert list(query) == list(holdout) == ["x", "y"]
+    assert sorted(places(query, holdout)) == list(range(COUNT))
+    np.testing.assert_array_equal(np.concatenate([query["y"], holdout["y"]]), whole["labels"][places(query, holdout)])
     assert "450 records" in out
     assert "patient, place, scale" in out
     assert not any(word in out for word in ("--groups", "members"))
@@ -86,10 +89,10 @@ def test_members_are_dealt_from_what_the_holdout_leaves(provider: Path) -> None:
     _, _, alone, _ = dealt(*words, out="alone")
     record, query, holdout, out = dealt(*words, "--members-share", "0.4")
     members = arrays("deal/members.npz")
-    np.testing.assert_array_equal(holdout["place"], alone["place"])
+    np.testing.assert_array_equal(holdout["x"], alone["x"])
     sides = {"query": query, "members": members, "holdout": holdout}
     assert [record[name]["groups"] for name in sides] == [36, 48, 36]
-    assert sorted(np.concatenate([side["place"] for side in sides.values()])) == list(range(COUNT))
+    assert sorted(places(*sides.values())) == list(range(COUNT))
     assert sum(len(np.unique(side["group"])) for side in sides.values()) == COUNT // SIZE
     assert "jaxaudit ks --deal deal --target OUTPUTS\n" in out
     assert "query, members and holdout of one .npz" in out
@@ -100,7 +103,7 @@ def test_what_was_shared_before_is_split_into_what_is_withdrawn_and_what_stays(p
     record, query, members, out = dealt("--withdraw", "0.25", "--groups", "group", data="first/query.npz")
     assert (record["withdraw"], record["holdout_share"], record["members_share"]) == (0.25, None, None)
     assert (record["query"]["groups"], record["members"]["groups"], record["holdout"]) == (15, 45, None)
-    assert sorted(np.concatenate([query["place"], members["place"]])) == sorted(shared["place"])
+    assert sorted(places(query, members)) == sorted(places(shared))
     assert "the holdout.npz of the earlier deal beside query.npz" in out
     assert "jaxaudit ks --deal deal --target OUTPUTS\n" in out
     # Groups that are still distinct, of the earlier holdout, have other numbers although the seed is the same.
@@ -113,14 +116,14 @@ def test_nobody_can_repeat_a_deal_without_its_seed(provider: Path, words: tuple[
     for out in ("first", "second"):
         assert jaxaudit("deal", "all.npz", *words, "--out", out).code == 0
     seeds = [json.loads(Path(out, "deal.json").read_text())["seed"] for out in ("first", "second")]
-    assert arrays("first/query.npz")["place"].tolist() != arrays("second/query.npz")["place"].tolist()
+    assert arrays("first/query.npz")["x"].tolist() != arrays("second/query.npz")["x"].tolist()
     assert jaxaudit("deal", "all.npz", *words, "--seed", str(seeds[0]), "--out", "again").code == 0
     assert content(Path("again")) == content(Path("first"))
 
 
 def test_every_bit_of_a_seed_counts(provider: Path) -> None:
     """`jax.random.key` drops all but 32; below that, deals are those of this key."""
-    queries = [dealt("--seed", str(1 + (1 << bit)), out=f"of {bit}")[1]["place"] for bit in (1, 32, 33, 62)]
+    queries = [places(dealt("--seed", str(1 + (1 << bit)), out=f"of {bit}")[1]) for bit in (1, 32, 33, 62)]
     assert len({tuple(each) for each in queries}) == 4
     held = deal_holdout(stream(jax.random.key(3), "deal"), COUNT)
     np.testing.assert_array_equal(queries[0], np.flatnonzero(~held))
@@ -136,52 +139,11 @@ def test_no_value_of_a_group_is_written(provider: Path, key: str) -> None:
     words = ("--groups", "PATIENT_id", "--members-share", "0.2", "--withdraw", "0.3")
     for out, chosen in (("deal", words[:4]), ("withdrawn", (*words[:2], *words[4:]))):
         record, query, other, said = dealt(*chosen, data="elsewhere/records.npz", out=out)
-        assert list(query) == list(other) == ["x", "y", "place", "scale", "group"]
+        assert list(query) == list(other) == ["x", "y", "group"]
         assert record["source"]["name"] == "records.npz"
         assert b"patient" not in written(out).lower()
         assert "patient" not in said.lower()
         assert "elsewhere" not in said
-
-
-@pytest.mark.parametrize("groups", ["who", "ids.npy"])
-def test_arrays_with_values_of_the_groups_are_left_out_by_name(provider: Path, groups: str) -> None:
-    """Whatever they are called, and wherever in them the values stand."""
-    whole = arrays("all.npz")
-    ids = np.array([f"P-{number}" for number in np.arange(COUNT) // SIZE])
-    np.save("ids.npy", ids)
-    private: dict[str, Any] = {
-        "patients": ids.astype("S"),
-        "scan": np.array([f"scans/p-{place // SIZE}_{place}.png" for place in range(COUNT)]),
-        "about": np.stack([np.full(COUNT, "a scan"), np.char.add(ids, " ")], axis=1),
-        "everybody": np.unique(ids),
-        "some": np.where(np.arange(COUNT) % 7, "nobody", ids),
-    }
-    mine: dict[str, Any] = {"who": ids} if groups == "who" else {}
-    kept: dict[str, Any] = {"place": whole["place"], "town": np.array([f"P-{place}x" for place in range(COUNT)])}
-    np.savez("ids.npz", x=whole["images"], y=whole["labels"], **mine, **private, **kept)
-    record, query, holdout, out = dealt("--groups", groups, data="ids.npz")
-    assert list(query) == list(holdout) == ["x", "y", "place", "town", "group"]
-    (line,) = (line for line in out.splitlines() if line.startswith("Left out"))
-    assert line.endswith(f"names for them: {', '.join(private)}.")
-    for array in (*query.values(), *holdout.values()):
-        assert array.dtype.kind not in "SU" or not np.isin(array, ids).any()
-    assert record["query"]["groups"] == 60
-
-
-def test_numbers_of_the_groups_are_found_row_by_row(provider: Path) -> None:
-    """Some numbers are in any array of numbers."""
-    whole, numbers = arrays("all.npz"), 50 + np.arange(COUNT) // SIZE
-    rest: dict[str, Any] = {
-        "id": numbers.astype(float),
-        "ids": np.array([f"{number}" for number in numbers]),
-        "place": whole["place"],
-    }
-    rest |= {"named": np.array([f"7{number}.png" for number in numbers]), "older": numbers // 2, "codes": -numbers}
-    np.savez("numbers.npz", x=whole["images"], y=whole["labels"], who=numbers, **rest)
-    _, query, _, out = dealt("--groups", "who", data="numbers.npz")
-    # Other names for the groups tell them, too: a text or a whole number for each; two groups share one of `older`.
-    assert list(query) == ["x", "y", "place", "older", "group"]
-    assert "other names for them: id, ids, named, codes." in out
 
 
 @pytest.mark.parametrize(("form", "groups"), [("csv", "patient"), ("parquet", "patient"), ("csv", "ids.npy")])
@@ -215,9 +177,9 @@ def test_the_number_of_a_group_is_random(provider: Path) -> None:
     found = []
     for seed in range(8):
         _, *sides, _ = dealt("--groups", "patient", "--seed", str(seed), out=f"deal{seed}")
-        places, numbers = (np.concatenate([side[name] for side in sides]) for name in ("place", "group"))
+        numbers = np.concatenate([side["group"] for side in sides])
         assert numbers.max() < 2**53
-        order = numbers[np.argsort(places)][::SIZE]
+        order = numbers[np.argsort(places(*sides))][::SIZE]
         found.append(stats.kendalltau(np.arange(len(order)), order)[1])
     assert min(found) > 1e-4 / 8
 
@@ -274,14 +236,16 @@ def test_what_deal_writes_is_planned_as_it_stands(provider: Path) -> None:
     images[7] = images[3]
     # 114 * 34 is 299 * 11 + 587: as bright as each other.
     images[20], images[41] = (0, 0, 34), (11, 1, 0)
-    np.savez("color.npz", x=images, y=np.arange(60) % 2, place=np.arange(60))
+    np.savez("color.npz", x=images, y=np.arange(60) % 2)
     for seed in range(2):
         deal = f"deal{seed}"
         record, query, holdout, out = dealt("--seed", str(seed), data="color.npz", out=deal)
         assert record["copies"] == 2
-        groups = np.concatenate([query["group"], holdout["group"]])[np.argsort(np.r_[query["place"], holdout["place"]])]
+        numbers = zip(np.r_[query["x"], holdout["x"]], np.r_[query["group"], holdout["group"]], strict=True)
+        of_image = {image.tobytes(): number for image, number in numbers}
+        groups = [of_image[image.tobytes()] for image in images]
         assert (groups[3] == groups[7], groups[20] == groups[41], len(np.unique(groups))) == (True, True, 58)
-        assert "take groups whole" in out
+        assert "belong together (group)" in out
         plan = ("shadows", "plan", "--models", "19", "--deal")
         done = jaxaudit(*plan, deal, "--out", f"bank{seed}")
         assert (done.code, np.load(f"bank{seed}/groups.npy").max()) == (0, 57), done.err

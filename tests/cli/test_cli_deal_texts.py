@@ -49,21 +49,21 @@ def dealt(*words: str, out: str = "deal") -> tuple[Line, str]:
 
 
 def number(line: Line) -> int:
-    return line["id"]["deep"][0]
+    return int(line["answer"].split()[0])
 
 
-def test_every_line_is_on_one_side_with_all_its_keys(here: Path):
+def test_every_line_is_on_one_side_with_its_texts_alone(here: Path):
     record, out = dealt("texts.jsonl", "--holdout-share", "0.25")
     query, holdout = lines("query"), lines("holdout")
     assert (len(query), len(holdout)) == (45, 15)
-    assert sorted(query + holdout, key=number) == records()
+    texts = [{key: line[key] for key in ("question", "answer")} for line in records()]
+    assert sorted(query + holdout, key=number) == texts
     assert [number(each) for each in query] == sorted(map(number, query))
-    assert '"id":{"deep": [0, 1.5]}' in Path("deal/query.jsonl").read_text() + Path("deal/holdout.jsonl").read_text()
     assert (record["by_groups"], record["copies"], record["members"]) == (False, 0, None)
     assert record["source"]["sha256"] == hashlib.sha256(Path("texts.jsonl").read_bytes()).hexdigest()
     assert record["query"]["sha256"] == hashlib.sha256(Path("deal/query.jsonl").read_bytes()).hexdigest()
     assert {path.stat().st_mode & 0o777 for path in Path("deal").iterdir()} == {0o600}
-    assert "check that none is private: author, id." in out
+    assert "records alone: author, id." in out
     assert "jaxaudit scores lm MODEL deal/query.jsonl deal/holdout.jsonl --out scores.csv" in out
     assert "npz" not in out
 
@@ -82,7 +82,7 @@ def test_groups_are_dealt_whole_and_their_values_are_in_no_file(packed: bool, he
     assert (
         len(set(whole)) == len({author for author, _ in whole}) == len({group for _, group in whole}) == COUNT // SIZE
     )
-    assert all({"group", "question", "answer", "id"} == each.keys() for side in sides.values() for each in side)
+    assert all({"group", "question", "answer"} == each.keys() for side in sides.values() for each in side)
     assert SECRET.encode() not in b"".join(path.read_bytes() for path in Path("deal").iterdir())
     assert " deal/members.jsonl " in out
     assert "by random numbers" in out
@@ -93,31 +93,7 @@ def test_what_was_shared_is_withdrawn_in_part_and_a_file_of_groups_will_do(here:
     record, out = dealt("texts.jsonl", "--withdraw", "0.25", "--groups", "groups.npy")
     assert (record["query"]["groups"], record["members"]["groups"], record["holdout"]) == (5, 15, None)
     assert " deal/members.jsonl deal/holdout.jsonl --out" in out
-    # The author is another name for the group.
-    assert lines("query")[0].keys() == {"id", "question", "answer", "group"}
-    assert "names for them: author." in out
-
-
-def test_no_key_tells_the_groups(here: Path):
-    """Keys with their values, in another form or within a text, and other names for them; the others stay."""
-    told = [
-        {
-            **each,
-            "by": each["author"].upper() + " ",
-            "source": f"letters of {each['author']}, page {row}",
-            "authors": [each["author"], "others"],
-            "code": 7000 - row // SIZE,
-            "kind": row % 2,
-            "about": row // SIZE // 2,
-            **({"thanks": SECRET + " 3"} if row == 5 else {}),
-        }
-        for row, each in enumerate(records())
-    ]
-    write_lines("told.jsonl", told)
-    _, out = dealt("told.jsonl", "--groups", "author")
-    assert all(each.keys() == {"id", "question", "answer", "kind", "about", "group"} for each in lines("query"))
-    assert "names for them: by, source, authors, code, thanks." in out
-    assert SECRET.lower() not in Path("deal/query.jsonl").read_text().lower()
+    assert lines("query")[0].keys() == {"question", "answer", "group"}
 
 
 def test_equal_texts_stay_together(here: Path):

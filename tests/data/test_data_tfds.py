@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,10 +38,9 @@ class NoTensorFlow:  # looks installed, so that nothing avoids it for that reaso
         pass
 sys.meta_path.insert(0, NoTensorFlow())
 from jaxaudit.data import load
-for _ in range(2):  # decoded, then from the cache
-    examples = load("tiny_digits@test+train[5:]")
-    assert "tensorflow" not in sys.modules and "jax" not in sys.modules
-    print(json.dumps([examples.inputs.tolist(), examples.labels.tolist(), examples.class_names, repr(examples)]))
+examples = load("tiny_digits@test+train[5:]")
+assert "tensorflow" not in sys.modules and "jax" not in sys.modules
+print(json.dumps([examples.inputs.tolist(), examples.labels.tolist(), examples.class_names, repr(examples)]))
 """
 
 
@@ -57,9 +55,7 @@ def test_a_prepared_set_is_read_by_name_where_tensorflow_cannot_be_imported(prep
     command = [sys.executable, "-c", _READ_BY_NAME]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    decoded, cached = done.stdout.splitlines()  # nothing else on stdout
-    assert decoded == cached
-    images, labels, names, text = json.loads(decoded)
+    images, labels, names, text = json.loads(done.stdout)
     np.testing.assert_array_equal(images, [*prepared.images["test"], *prepared.images["train"][5:]])
     np.testing.assert_array_equal(labels, [*prepared.labels["test"], *prepared.labels["train"][5:]])
     assert names == ["zero", "one", "two"]
@@ -77,16 +73,6 @@ def test_slices_are_those_of_tfds(prepared, split):
     np.testing.assert_array_equal(found.labels, [record["label"] for record in expected])
     assert len(read_folder(prepared.folder, "")) == 25  # of train
     assert len(read_folder(prepared.folder, "all")) == 32
-
-
-def test_the_cache_is_used_until_the_set_is_prepared_again(prepared, monkeypatch):
-    first = read_folder(prepared.folder, "train")
-    with monkeypatch.context() as patch:
-        patch.setattr("jaxaudit.data.tfds._decode", lambda *_: pytest.fail("decoded again"))
-        np.testing.assert_array_equal(read_folder(prepared.folder, "train").inputs, first.inputs)
-    shutil.rmtree(prepared.data_dir)
-    again = tiny_digits(prepared.data_dir, seed=9)
-    np.testing.assert_array_equal(read_folder(again.folder, "train").inputs, again.images["train"])
 
 
 @pytest.fixture
@@ -197,7 +183,7 @@ def test_images_of_differing_sizes_are_brought_to_one(tmp_path, channels):
     ]
     records = [{"image": encode_png(image), "label": 0} for image in images]
     folder = write_prepared(tmp_path, examples={"train": records}, features=digit_features((None, None, channels)))
-    for size, gray in [((6, 4), True), ((7, 7), True), ((6, 4), False)]:  # each cached apart
+    for size, gray in [((6, 4), True), ((7, 7), True), ((6, 4), False)]:
         found = read_folder(folder, "", size, gray).inputs
         for image, row in zip(images, found, strict=True):
             alone = Examples(image[None], np.zeros(1, np.int32), ("a",), "alone")

@@ -172,8 +172,6 @@ def test_texts_do_not_grow_without_bound(name: str, tmp_path: Path):
     found = read_tokenizer(path)
     with pytest.raises(InputError, match="many times longer"):
         found.encode(["é" if "bytes" in name else "a"])
-    # Where the rules find nothing, they do no harm.
-    assert len(found.encode(["", "b" if "turn" not in name else ""])) == 2
 
 
 def test_the_rules_of_models_pass(tmp_path: Path):

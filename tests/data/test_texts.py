@@ -188,12 +188,12 @@ NO_SHAPE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", NO_SHAPE)
-def test_a_shape_that_is_not_clear_is_refused_with_the_numbers_of_its_lines(name: str, tmp_path: Path):
+def test_a_shape_that_is_not_clear_is_refused_with_the_number_of_its_line(name: str, tmp_path: Path):
     line, words = NO_SHAPE[name]
     good = {"messages": [USER, ANSWER]}
-    lines = [good, line, good, *[line] * 6]
+    lines = [good, line, good]
     with pytest.raises(InputError) as caught:
         read_texts(written(tmp_path / "a.jsonl", lines))
-    assert "a.jsonl: lines 2, 4, 5, 6, 7 and 2 more: " in str(caught.value)
+    assert "a.jsonl: line 2: " in str(caught.value)
     assert words in str(caught.value)
     assert SECRET not in str(caught.value)

@@ -138,14 +138,14 @@ def _check_texts(options: DealOptions) -> None:
 DEAL = Command(
     "deal",
     DealOptions,
-    "deal.run:deal_given",
+    "deal.run:deal_records",
     """Splits records at random into a query set to share and a holdout to keep, before anything is shared.
 
     The holdout later makes an exact test of deletion possible: `jaxaudit ks --deal`. With `--members-share`, some
     shared records are to stay in training: these known members make a calibration set unnecessary. Copies of a record
     are dealt together, and so are the records of a group; the array or column of `--groups` or `--by` is not written,
-    nor any other that has its values or another name for each group, but random numbers in its place. Inputs are
-    written as x, labels as y, with every value as it was given. deal.json has the seed and hashes, and no record: keep
+    but random numbers in its place. Inputs are written as x, labels as y, with every value as it was given, and class
+    names; further arrays stay at home. deal.json has the seed and hashes, and no record: keep
     it until the deal must be shown. groups.csv says which records of DATA each random number stands for, and stays at
     home.
 
@@ -161,13 +161,13 @@ DEAL = Command(
     them.
 
     A .csv or .parquet is dealt as files like it: query.csv has rows of the source, with the names of its columns in
-    their order and the text of every cell. Only inputs and label are written, and a first column group where groups or
-    copies were dealt; commands that read tables know its numbers, which are no input. Each set is read again and must
+    their order and the text of every cell of inputs and label, and a first column group where groups or copies were
+    dealt; commands that read tables know its numbers, which are no input. Each set is read again and must
     be the same records as in the source. Where a set lacks a class, or DATA has a @SPLIT, arrays are written as of
     anything else.
 
-    Texts, also chats (messages, instruction and output), are written as query.jsonl and so on, lines with all of their
-    keys but those that tell the groups.
+    Texts, also chats (messages, instruction and output), are written as query.jsonl and so on, lines with the keys of
+    their texts alone.
 
     Examples:
 

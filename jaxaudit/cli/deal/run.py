@@ -9,7 +9,7 @@ import platform
 import secrets
 import shlex
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -27,18 +27,16 @@ from jaxaudit.cli.deal.source import (
     NUMBERS,
     DealSide,
     DealtUnits,
-    arrays_with_values,
     challenge_arrays,
     dealt_units,
     draw_deal,
     has_all_classes,
     home_writer,
     key_writer,
-    keys_with_values,
-    new_salt,
     read_source,
     refuse_in_records,
     single_groups,
+    texts_with_values,
 )
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
@@ -51,7 +49,7 @@ from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.labels import COLUMN
 from jaxaudit.data.own_table import refuse_read_otherwise
 from jaxaudit.data.paths import expanded
-from jaxaudit.data.selection import CLASS_NAMES, role_of
+from jaxaudit.data.selection import CLASS_NAMES
 from jaxaudit.data.texts import Texts
 from jaxaudit.errors import InputError
 from jaxaudit.randomness import stream
@@ -59,17 +57,13 @@ from jaxaudit.runs.directory import Writer, new_directory, write_files
 from jaxaudit.version import __version__
 
 
-def deal_given(options: DealOptions) -> Summary:
-    """Deals the records or texts that the options name, and writes every side."""
-    if not is_texts(options.data.data):
-        return deal_records(options)
-    return deal_texts(options)
-
-
 def deal_records(options: DealOptions) -> Summary:
-    """Deals the records and writes every side."""
+    """Deals the records or texts that the options name, and writes every side."""
+    if is_texts(options.data.data):
+        return _deal_texts(options)
     data, groups = options.data.data, options.data.names_of_groups
-    how, out, salt = options.deal, options.out, new_salt()
+    # 256 bits of the system's entropy, whatever the seed: from a commitment nobody can find a seed by trying.
+    how, out, salt = options.deal, options.out, secrets.token_hex(32)
     # A column with groups is no input, and its values are not written: the files are shared.
     source = read_source(options.data, None if groups is None or groups_file(groups) else groups)
     count = len(source.examples)
@@ -79,15 +73,11 @@ def deal_records(options: DealOptions) -> Summary:
     seed = seed_of(how)
     key = key_of_deal(seed, how)
     rows = draw_deal(key, how, units)
-    left_out: list[str] = []
     if group_values is not None:
         refuse_in_records(group_values, source.examples, source.columns, source.words)
-        left_out = arrays_with_values(group_values, {name: source.arrays[name] for name in _further(source.arrays)})
-    arrays = {name: array for name, array in source.arrays.items() if name not in left_out}
-    split = set(source.split) - set(left_out)
-    further_arrays = _further(arrays)
+    arrays, left_out = {**source.arrays}, source.left_out
     table = source.table if has_all_classes(source, rows.values()) else None
-    if COLUMN in (*arrays, *(() if source.table is None else source.table.names)):
+    if COLUMN in (*left_out, *(() if source.table is None else source.table.names)):
         raise InputError(
             f"{data} has an array or column {COLUMN!r}, the name of the groups of a deal: deal by it (--groups "
             f"{COLUMN}), or rename it."
@@ -96,7 +86,6 @@ def deal_records(options: DealOptions) -> Summary:
         # A number tells nothing, neither of the group's value nor of its place in the file.
         drawn = group_numbers(salt, units.count, NUMBERS)[units.of_record] if how.blind else units.random_numbers(key)
         arrays[COLUMN] = drawn
-        split = {*split, COLUMN}
     label = None if table is None else options.data.label
     suffix = ".npz" if table is None else table.suffix
     sides = {
@@ -104,12 +93,9 @@ def deal_records(options: DealOptions) -> Summary:
         for name, row in rows.items()
     }
 
-    def rows_of(side: DealSide) -> dict[str, np.ndarray]:
-        return {name: array[side.rows] if name in split else array for name, array in arrays.items()}
-
     def side_writer(side: DealSide) -> Writer:
         if table is None:
-            return _npz(rows_of(side))
+            return _npz({name: all_of if name in CLASS_NAMES else all_of[side.rows] for name, all_of in arrays.items()})
         part = table.part(side.rows, arrays[COLUMN][side.rows] if units.written else None)
         return partial(table.write, part)
 
@@ -142,14 +128,8 @@ def deal_records(options: DealOptions) -> Summary:
         if group_values is not None:
             files[HOME] = home_writer(arrays[COLUMN].tolist())
         write_files(draft, files)
-    blind = BlindChallenge(challenge, read_key(out / KEY).committed) if how.blind else None
-    report = DealReport(source.name, out, sides, units, further_arrays, left_out, groups is not None)
-    return summary(report, blind)
-
-
-def _further(arrays: Iterable[str]) -> list[str]:
-    """The names of the arrays that are neither inputs, labels nor class names."""
-    return [name for name in arrays if role_of(name) is None and name not in CLASS_NAMES]
+    report = DealReport(source.name, out, sides, units, left_out, groups is not None)
+    return summary(report, challenge, read_key(out / KEY).committed if how.blind else "")
 
 
 def _as_compared(examples: Examples) -> Examples:
@@ -173,7 +153,7 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> Callable[[IO[bytes]], None]:
     return save
 
 
-def deal_texts(options: DealOptions) -> Summary:
+def _deal_texts(options: DealOptions) -> Summary:
     """Deals the texts and writes every side."""
     how, out, groups = options.deal, options.out, options.data.names_of_groups
     path = expanded(options.data.data)
@@ -184,22 +164,18 @@ def deal_texts(options: DealOptions) -> Summary:
     values = None if groups is None else _groups(groups, options.data.flag_of_groups, path, texts)
     units = dealt_units(None if values is None else _as_numbers(values), hashes, within=options.data.by is not None)
     keys = {key for line in texts.objects() for key in line} - {groups}
-    text_keys = {*texts.keys}
-    left_out: list[str] = []
     if values is not None:
-        telling = keys_with_values(values, texts.objects())
-        left_out = [key for key in telling if key not in text_keys | {groups}]
         _tell_of_texts(values, texts)
     if units.written and COLUMN in keys:
         raise InputError(f"{texts.source} has a key {COLUMN!r}, which a deal writes: rename it, or deal by it.")
     seed = seed_of(how)
     key = key_of_deal(seed, how)
-    numbers, hidden = units.random_numbers(key), {groups, *left_out}
+    numbers = units.random_numbers(key)
 
     def writer(rows: Int[np.ndarray, " lines"]) -> Writer:
         def save(file: IO[bytes]) -> None:
             for row in rows.tolist():
-                line = {name: value for name, value in texts.object(row).items() if name not in hidden}
+                line = {name: value for name, value in texts.object(row).items() if name in texts.keys}
                 if units.written:
                     line[COLUMN] = int(numbers[row])
                 file.write(msgspec.json.encode(line) + b"\n")
@@ -216,8 +192,8 @@ def deal_texts(options: DealOptions) -> Summary:
         files[HOME] = home_writer(numbers.tolist())
     with new_directory(out) as draft:
         write_files(draft, files)
-    further = sorted(keys - {*text_keys, COLUMN, *left_out})
-    return texts_summary(DealReport(texts.source, out, sides, units, further, left_out, groups is not None))
+    left_out = sorted(keys.difference(texts.keys))
+    return summary(DealReport(texts.source, out, sides, units, left_out, groups is not None))
 
 
 def _hashes(texts: Texts) -> Shaped[np.ndarray, " records"]:
@@ -240,12 +216,10 @@ def _groups(groups: str, flag: str, path: Path, texts: Texts) -> list[str | int]
 
 def _tell_of_texts(values: list[str | int], texts: Texts) -> None:
     """Says on stderr that the texts, which nobody can leave out, have the groups' values or are other names of them."""
-    # Where each record is a group of its own, any texts that differ would be names of the groups.
-    shared = len(set(values)) < len(values)
-    telling = {*texts.keys} & {*keys_with_values(values, texts.objects(), other_names=shared)}
+    telling = sorted(texts_with_values(values, texts))
     if telling:
         say(
-            f"{texts.source}: the texts themselves ({', '.join(sorted(telling))}) tell whose they are: they have the "
+            f"{texts.source}: the texts themselves ({', '.join(telling)}) tell whose they are: they have the "
             "values of the groups, or one text for each group, and are shared"
         )
 
@@ -313,87 +287,64 @@ def write_record(
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
-class BlindChallenge(NamedTuple):
-    """A blind challenge: its file, and the commitment of its key."""
-
-    file: str
-    commitment: str
-
-
 class DealReport(NamedTuple):
-    """What a deal says of itself, with no value of a record: `further` arrays or keys are written, `left_out` ones are
-    not, since they tell the groups; `has_groups`: the groups are the user's, and not only copies.
+    """What a deal says of itself, with no value of a record: arrays or keys beside the records are `left_out`;
+    `has_groups`: the groups are the user's, and not only copies.
     """
 
     source: str
     out: Path
     sides: Mapping[str, DealSide]
     units: DealtUnits
-    further: Sequence[str]
     left_out: Sequence[str]
     has_groups: bool
 
-    @property
-    def single(self) -> tuple[tuple[str, ...], bool]:
-        """As `single_groups`; nothing of records that nobody gave groups for."""
-        rows = {of: side.rows for of, side in self.sides.items()}
-        return single_groups(self.units, rows) if self.has_groups else ((), False)
 
-
-def summary(report: DealReport, challenge: BlindChallenge | None = None) -> Summary:
-    """What is printed of a deal of records with outputs; `challenge` is that of a blind deal."""
-    sides, units = report.sides, report.units
-    lines = [*_dealt(report, (KEY,) if challenge else ())]
+def summary(report: DealReport, challenge: str = "", commitment: str = "") -> Summary:
+    """What is printed of a deal; `challenge` is the file of a blind one, and `commitment` that of its key."""
+    sides, units, texts = report.sides, report.units, report.sides["query"].file.endswith(".jsonl")
+    rows = {of: side.rows for of, side in sides.items()}
+    single, by_scores = single_groups(units, rows) if report.has_groups else ((), False)
+    names = [name for name in LABELS if name in sides or name == "holdout"]
+    lines = _dealt(report, (KEY,) if challenge else ())
     if challenge:
         lines += [
-            f"To ask for outputs later: {challenge.file}. It has all these records in a random order, without labels",
+            f"To ask for outputs later: {challenge}. It has all these records in a random order, without labels",
             "or groups. Send it to whoever holds the model, and get one file of outputs in its order.",
             f"Commitment of {KEY}, a SHA-256 to publish before the outputs arrive:",
-            f"  {challenge.commitment}",
+            f"  {commitment}",
             "Nobody can change afterwards which record is of which set: `jaxaudit ks` recomputes the",
             f"commitment, and {KEY} says how anybody can, once it is shown.",
         ]
-    if units.whole:
-        lines += [
-            f"The files tell which records belong together ({COLUMN}), by random numbers; commands that read all of",
-            "them take groups whole, and say so.",
-        ]
-    lines += _of_groups(report)
-    lines += _of_columns(report, "arrays")
-    command = shlex.join(_command(report, blind=challenge is not None))
-    if challenge:
-        request = [f"To test a model later, get its outputs on the records of {challenge.file}:"]
+    if units.written:
+        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
+    if report.has_groups:
+        lines.append(f"{HOME} says which records of {report.source} each number stands for.")
+    lines += single
+    if report.left_out:
+        lines.append(f"Left out of the files, which have records alone: {', '.join(report.left_out)}.")
+    by_group = "jaxaudit ks --scores scores.csv --by group"
+    command = ["jaxaudit", "ks", "--deal", str(report.out), "--target", "OUTPUTS"]
+    if texts:
+        files = [str(report.out / f"{name}.jsonl") for name in names]
+        request = ["To test a model later (add --baseline, --before):"]
+        # With records of a group in both sets, there is no test of whole groups.
+        then = by_group if units.within or by_scores else by_group.removesuffix(" --by group")
+        commands = [shlex.join(["jaxaudit", "scores", "lm", "MODEL", *files, "--out", "scores.csv"]), then]
+    elif challenge:
+        request = [f"To test a model later, get its outputs on the records of {challenge}:"]
+        commands = [shlex.join(command)]
     else:
-        names = [name for name in LABELS if name in sides or name == "holdout"]
         request = [
             "To test a model later, get its outputs on the records of each file, as arrays",
             f"{', '.join(names[:-1])} and {names[-1]} of one .npz or as files of these names in one folder:",
         ]
-    lines += ["", *request, "", f"  {command}"]
-    if units.within:
-        lines += [
-            "",
-            f"For a verdict on each group, a table of scores with the column {COLUMN}:",
-            "",
-            "  jaxaudit ks --scores scores.csv --by group",
-        ]
+        # Without known members only the model before a deletion tells what a model remembers.
+        commands = [shlex.join(command if "members" in sides else [*command, "--before", "OUTPUTS_BEFORE"])]
+    lines += ["", *request, "", *(f"  {words}" for words in commands)]
+    if units.within and not texts:
+        lines += ["", f"For a verdict on each group, a table of scores with the column {COLUMN}:", "", f"  {by_group}"]
     return Summary(tuple(lines))
-
-
-def texts_summary(report: DealReport) -> Summary:
-    """What is printed of a deal of texts."""
-    head, *lines = _dealt(report)
-    if report.units.written:
-        lines.append(f"The files tell which records belong together ({COLUMN}), by random numbers.")
-    lines += _of_groups(report)
-    lines += _of_columns(report, "keys")
-    words = ["jaxaudit", "scores", "lm", "MODEL"]
-    words += [str(report.out / f"{name}.jsonl") for name in LABELS if name in report.sides or name == "holdout"]
-    # With records of a group in both sets, there is no test of whole groups.
-    by = " --by group" if report.units.within or report.single[1] else ""
-    commands = [shlex.join([*words, "--out", "scores.csv"]), f"jaxaudit ks --scores scores.csv{by}"]
-    lines += ["", "To test a model later (add --baseline, --before):", "", *(f"  {command}" for command in commands)]
-    return Summary((head, *lines))
 
 
 def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
@@ -434,30 +385,3 @@ def _dealt(report: DealReport, at_home: Sequence[str] = ()) -> list[str]:
         f"{DEAL_RECORD} has the seed, which repeats the deal: keep it until the deal must be shown. Only its",
         "SHA-256 may be published now.",
     ]
-
-
-def _of_groups(report: DealReport) -> list[str]:
-    """Where groups can be looked up, and which of them a deal can name."""
-    home = [f"{HOME} says which records of {report.source} each number stands for."] if report.has_groups else []
-    return [*home, *report.single[0]]
-
-
-def _of_columns(report: DealReport, kind: str) -> list[str]:
-    """What was left out, and what is written beside the records."""
-    lines = []
-    if report.left_out:
-        why = "they have values of the groups or other names for them"
-        lines.append(f"Left out of the files, because {why}: {', '.join(report.left_out)}.")
-    if report.further:
-        lines.append(
-            f"The files also have these {kind} of {report.source}; check that none is private: "
-            f"{', '.join(report.further)}."
-        )
-    return lines
-
-
-def _command(report: DealReport, blind: bool) -> list[str]:
-    """The test that this deal makes possible; words in capitals are the user's to fill in."""
-    words = ["jaxaudit", "ks", "--deal", str(report.out), "--target", "OUTPUTS"]
-    # Without known members only the model before a deletion tells what a model remembers.
-    return words if "members" in report.sides or blind else [*words, "--before", "OUTPUTS_BEFORE"]

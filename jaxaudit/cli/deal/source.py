@@ -1,15 +1,14 @@
 """What `jaxaudit deal` deals: records as every command reads them, what is written of them, and what stays at home.
 
-Records are dealt one by one, in whole groups, or within each group. The files tell of no record whose it is: the column
-that names groups is in none, nor is any array or key that is another name for each group, and groups have random
-numbers. No message has a value of a group. `deal` takes its seed from the system's entropy: whoever has the records
-could repeat a deal by a default seed; and the key of `--blind` stays at home. Nothing that can be lost is lost on the
-way: arrays keep their type, numbers in text have 64 bits, images the levels of their file, and what a reader would
-reduce (`load_image_folders`) is refused. What sets are compared by (`files.comparable`) is made when they are judged.
+Records are dealt one by one, in whole groups, or within each group. The files tell of no record whose it is: they have
+records alone, inputs and labels or texts, and groups have random numbers. No message has a value of a group. `deal`
+takes its seed from the system's entropy: whoever has the records could repeat a deal by a default seed; and the key of
+`--blind` stays at home. Nothing that can be lost is lost on the way: arrays keep their type, numbers in text have 64
+bits, images the levels of their file, and what a reader would reduce (`load_image_folders`) is refused. What sets are
+compared by (`files.comparable`) is made when they are judged.
 """
 
 import json
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +24,7 @@ from jaxaudit.cli.deal import DealData, DealFlags
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import load_told
 from jaxaudit.data import Examples, load
-from jaxaudit.data.deals import RECORD, file_hash, key_as_json, record_names, record_order, rows_in_order
+from jaxaudit.data.deals import RECORD, file_hash, key_as_json, record_names, record_order
 from jaxaudit.data.deals import Key as DealKey
 from jaxaudit.data.examples import Role
 from jaxaudit.data.files import TABLES, comparable
@@ -33,6 +32,7 @@ from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.own_table import SourceRows, source_rows
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
+from jaxaudit.data.texts import Texts
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
@@ -54,16 +54,16 @@ class DealSide(NamedTuple):
 
 
 class DealSource(NamedTuple):
-    """The records to deal: `examples` as every other command reads them, and the `arrays` to write, of which those in
-    `split` have a row a record; `table`: the rows of a CSV or Parquet file, to be written as they stand in place of
-    arrays.
+    """The records to deal: `examples` as every other command reads them, and the `arrays` to write, inputs, labels and
+    class names; further ones are `left_out`. `table`: the rows of a CSV or Parquet file, to be written as they stand in
+    place of arrays.
     """
 
     examples: Examples
     arrays: Mapping[str, np.ndarray]
-    split: frozenset[str]
     path: Path | None
     name: str
+    left_out: tuple[str, ...] = ()
     table: SourceRows | None = None
 
     @property
@@ -100,18 +100,17 @@ def read_source(options: DealData, groups: str | None) -> DealSource:
     if not split and (file is None or len(pairs) > 1):
         _refuse_others(name, len(examples), len(load(f"{data}@all", **how)), pairs)
     if archive is not None and list(pairs) == [""]:
-        inputs, labels = pairs[""]
-        standard_names = {inputs: INPUTS, str(labels): LABELS}
+        arrays = {to: archive.read(array) for to, array in zip((INPUTS, LABELS), pairs[""], strict=True)}
+        arrays |= {array: archive.read(array) for array in [*filter(archive.names.__contains__, CLASS_NAMES)][:1]}
         # The reader of groups also takes names that differ in case or hyphens.
-        kept = [name for name in archive.names if groups is None or named_in([name], groups, "") is None]
-        arrays = {standard_names.get(name, name): archive.read(name) for name in kept if name != groups}
-        rows = {name for name, array in arrays.items() if array.shape[:1] == (len(examples),)}
-        return DealSource(examples, arrays, frozenset(rows - set(CLASS_NAMES)), file, name)
+        further = [array for array in archive.names if groups is None or named_in([array], groups, "") is None]
+        left_out = tuple(array for array in further if array not in (*pairs[""], *arrays, groups))
+        return DealSource(examples, arrays, file, name, left_out)
     arrays = {INPUTS: stored.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
     table = None
     if file is not None and file.suffix.lower() in TABLES:
         table = source_rows(file, label=options.label, drop=options.drop, groups=columns)
-    return DealSource(examples, arrays, frozenset({INPUTS, LABELS}), file, name, table)
+    return DealSource(examples, arrays, file, name, table=table)
 
 
 def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str]) -> None:
@@ -250,45 +249,25 @@ ROWS = 4096
 ADVICE = "which are shared with the records, so they would tell whose each record is"
 
 
-def arrays_with_values(groups: Shaped[np.ndarray, " n"], arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """The names of the arrays that have values of the groups, or tell the groups.
-
-    An array has them if one of its columns has them row by row, as numbers or anywhere in a text (`P-0_slice3.png`); an
-    array of texts also if a value that is no number stands in any row. Capitals and blanks around a text do not count.
-    It tells the groups if a column of whole numbers or texts is another name of them: one value for each group.
+def texts_with_values(groups: Sequence[str | int], texts: Texts) -> list[str]:
+    """The keys of texts that have the groups' values line by line, or one that is no number in any line; or that are
+    other names of groups with several records: one text for each group.
     """
-    return [
-        name
-        for name, array in arrays.items()
-        if _columns_with(groups, array) or _names_in(groups, array) or _other_names(groups, array)
-    ]
-
-
-def keys_with_values(
-    groups: Sequence[str | int], lines: Iterable[Mapping[str, Any]], *, other_names: bool = True
-) -> list[str]:
-    """As `arrays_with_values`, of the keys of lines of JSON, whose values are JSON; `other_names` count if asked."""
     words = [str(value).strip().lower() for value in groups]
     names = {word for word in words if _numbers(np.array([word])) is None}
-    columns = dict[str, list[str | None]]()
-    for row, line in enumerate(lines):
-        for key, value in line.items():
-            column = columns.setdefault(key, [])
-            column += [None] * (row - len(column))
-            column.append(_as_text(bytes(value)))
+    lines = [{key: _as_text(bytes(line[key])) for key in texts.keys if key in line} for line in texts.objects()]
 
-    def tells(column: list[str | None]) -> bool:
-        pairs_there = [(word, text) for word, text in zip(words, column, strict=False) if text is not None]
-        if all(_within(word, text) for word, text in pairs_there) or any(text in names for _, text in pairs_there):
-            return True
-        pairs = set(pairs_there)
-        return (
-            other_names
-            and len(pairs_there) == len(words)
-            and len(pairs) == len(set(words)) == len({text for _, text in pairs})
+    def tells(key: str) -> bool:
+        pairs = [(word, line[key]) for word, line in zip(words, lines, strict=True) if key in line]
+        distinct = set(pairs)
+        return bool(pairs) and (
+            all(_within(word, text) for word, text in pairs)
+            or any(text in names for _, text in pairs)
+            # Where each record is a group of its own, any texts that differ would be names of the groups.
+            or len(words) == len(pairs) > len(set(words)) == len(distinct) == len({text for _, text in distinct})
         )
 
-    return [key for key, column in columns.items() if tells(column)]
+    return [key for key in texts.keys if tells(key)]
 
 
 def _as_text(value: bytes) -> str:
@@ -376,12 +355,10 @@ def _other_names(groups: np.ndarray, array: np.ndarray) -> list[int]:
     values = columns[first][:, candidates]
     whole = (values == np.rint(values)).all(axis=0) if values.dtype.kind == "f" else np.ones(len(candidates), bool)
     return [
-        int(place) for place, one, column in zip(candidates, whole, values.T, strict=True) if one and _differ(column)
+        int(place)
+        for place, one, column in zip(candidates, whole, values.T, strict=True)
+        if one and len(np.unique(column)) == len(column)
     ]
-
-
-def _differ(values: np.ndarray) -> bool:
-    return len(np.unique(values)) == len(values)
 
 
 def _names_in(groups: np.ndarray, array: np.ndarray) -> bool:
@@ -430,7 +407,7 @@ def challenge_arrays(
     order = record_order(salt, len(records))
     class_names = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
     challenge_file = {RECORD: np.array(record_names(salt, len(order))), INPUTS: records[order], **class_names}
-    return challenge_file, rows_in_order(order, {Role(name): side.rows for name, side in sides.items()})
+    return challenge_file, {Role(name): np.argsort(order)[side.rows].tolist() for name, side in sides.items()}
 
 
 def home_writer(numbers: Sequence[int]) -> Writer:
@@ -446,11 +423,6 @@ def home_writer(numbers: Sequence[int]) -> Writer:
         file.write("".join(("group,records\n", *rows)).encode())
 
     return save
-
-
-def new_salt() -> str:
-    """256 bits of the system's entropy, whatever the seed: from a commitment nobody can find a seed by trying."""
-    return secrets.token_hex(32)
 
 
 def key_writer(

@@ -322,14 +322,12 @@ def _output(
 
 
 def _summary(out: Path, foreign: Foreign, bank: Bank) -> Summary:
-    description, sizes = bank.description, bank.description.sizes
-    names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
-    columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
+    description = bank.description
     done = sum(model is not None for model in foreign.read)
     views = "" if description.queries == 1 else f" of {description.queries} views"
     lines = [
-        f"{out}: {len(bank)} shadow models of {foreign.tool}, {done} of them finished; logits{views} on {columns} "
-        "records."
+        f"{out}: {len(bank)} shadow models of {foreign.tool}, {done} of them finished; logits{views} on "
+        f"{description.sizes.words} records."
     ]
     return Summary((*lines, f"Which tests it allows: jaxaudit shadows show {shlex.quote(str(out))}"))
 
@@ -360,15 +358,14 @@ def show_bank(options: ShowOptions) -> Summary:
 
 
 def _lines(path: Path, bank: Bank, facts: Mapping[str, Any], tests: Sequence[Available]) -> Iterator[str]:
-    description, sizes = bank.description, bank.description.sizes
+    description = bank.description
     kind = description.outputs.replace("_", "-")
     views = "" if description.queries == 1 else f", {description.queries} views of each record"
     outputs_text = f"{kind} of {description.classes} classes"
     if description.outputs in SCORED:
         outputs_text = f"{kind}, {description.direction} for records that a model was trained on"
     yield f"{path}: {facts['finished']} of {len(bank)} shadow models finished; {outputs_text}{views}"
-    names = {"query set": sizes.query, "holdout": sizes.holdout, "calibration set": sizes.calibration}
-    yield f"  records: {', '.join(f'{count:,} {name}' for name, count in names.items() if count)}"
+    yield f"  records: {bank.description.sizes.words}"
     if bank.dropped.any():
         yield f"  dropped: {int(bank.dropped.sum()):,} of these records, because of copies"
     if bank.groups is not None:

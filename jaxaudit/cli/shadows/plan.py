@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
+from jaxaudit.audits.ks.models import refuse_shared
 from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.options import command_line, refuse_options, with_values
 from jaxaudit.cli.parsers import is_texts
@@ -245,13 +246,11 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
 
 
 def _summary(out: Path, description: Description, groups: Sets[np.ndarray], before: int) -> Summary:
-    sizes, bank = description.sizes, shlex.quote(str(out))
+    bank = shlex.quote(str(out))
     added = "" if not before else f", {description.models - before} of them new"
-    names = {"query": sizes.query, "holdout": sizes.holdout, "calibration": sizes.calibration}
-    columns = ", ".join(f"{count:,} {name}" for name, count in names.items() if count)
     lines = (
-        f"{out}: training sets of {description.models} shadow models{added}, dealt from {columns} records, "
-        "in this order.",
+        f"{out}: training sets of {description.models} shadow models{added}, dealt from {description.sizes.words} "
+        "records, in this order.",
         *((f"Groups: {groups_in_words(groups)}.",) if groups else ()),
         f"Train model m on the records where row m of {MEMBERSHIP} is true, with seed m of {SEEDS}, and save its "
         f"{description.outputs} on all {description.records:,} records as",
@@ -292,7 +291,9 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     holdout = None if held is None else align_dealt(query, held)
     calibration = None if other is None else align_classes(query, other)
     if not data.drop_overlap:
-        _refuse_shared(query, holdout, calibration)
+        if calibration is not None:
+            refuse_held(query, calibration, "query set", of=CALIBRATION)
+        refuse_shared(Sets(query=query, holdout=holdout, calibration=calibration))
     dropped = _copies(query, holdout, calibration)
     if dropped.any() and not data.drop_overlap:
         raise InputError(
@@ -382,15 +383,6 @@ def _sampled_alike(
         groups=query_and_holdout.groups,
     )
     return SampledAlike(**{name: value for name, value in alikeness._asdict().items() if name != "difficulty"})
-
-
-def _refuse_shared(query: Examples, holdout: Examples | None, calibration: Examples | None) -> None:
-    if calibration is not None:
-        refuse_held(query, calibration, "query set", of=CALIBRATION)
-    if holdout is not None:
-        refuse_held(query, holdout, "query set")
-        if calibration is not None:
-            refuse_held(calibration, holdout, "calibration set")
 
 
 def _copies(query: Examples, holdout: Examples | None, calibration: Examples | None) -> Bool[np.ndarray, " n"]:

@@ -177,9 +177,6 @@ def refuse_holes(directory: Path) -> None:
         )
 
 
-Found = TypeVar("Found")
-
-
 def finished_in(directory: Path, models: int) -> Int[np.ndarray, " finished"]:
     """The numbers below `models` of the models with outputs in a bank, as `Bank.finished`."""
     folder, numbers = directory / FOLDER, []

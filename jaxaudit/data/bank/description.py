@@ -55,6 +55,11 @@ class Sizes(NamedTuple):
     calibration: int
 
     @property
+    def words(self) -> str:
+        """The number of records of each set that there is."""
+        return ", ".join(f"{count:,} {name}" for name, count in self._asdict().items() if count)
+
+    @property
     def compared(self) -> int:
         """The number of query and holdout records together."""
         return self.query + self.holdout

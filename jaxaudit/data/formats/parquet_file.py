@@ -26,7 +26,7 @@ from pyarrow import parquet
 from jaxaudit.data.formats.parsing import parsing
 from jaxaudit.data.formats.text_table import TextTable, float_cells, read_csv
 from jaxaudit.data.labels import COLUMN, are_dealt
-from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, most_unpacked, refuse_larger
+from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, RATIO, SPARE, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
@@ -92,7 +92,8 @@ def read_parquet(path: Path, only: Callable[[str], bool] = lambda _: True) -> Te
     """
     with opened_parquet(path) as (file, stream):
         schema, rows, count = file.schema_arrow, file.metadata.num_rows, len(file.schema_arrow.names)
-        title, most = f"{path}, {rows:,} rows of {count:,} columns", most_unpacked(file_size(stream), MAX_BYTES)
+        title = f"{path}, {rows:,} rows of {count:,} columns"
+        most = min(MAX_BYTES, max(SPARE, RATIO * file_size(stream)))
         if max(count, len(file.schema)) > MOST_COLUMNS or len(set(schema.names)) < count:
             raise InputError(
                 f"{path}: has {len(file.schema):,} columns, of which at most {MOST_COLUMNS:,} are allowed, or two of "

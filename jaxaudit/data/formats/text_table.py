@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple, TypeVar
+from typing import IO, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -127,25 +127,10 @@ def whole(cells: pa.ChunkedArray) -> bool:
     return bool(pc.call_function("any", [pc.call_function("match_substring_regex", [cells], pattern)]).as_py())
 
 
-class CsvFormat(NamedTuple):
-    """How a file is written.
-
-    >>> str(CsvFormat(";", ","))
-    'semicolons between cells, decimal commas'
-    """
-
-    delimiter: str = ","
-    decimal: str = "."
-
-    def __str__(self) -> str:
-        """Deviations from the default; empty for commas and decimal points."""
-        between = [] if self.delimiter == "," else [f"{DELIMITERS[self.delimiter]} between cells"]
-        return ", ".join([*between, *(["decimal commas"] if self.decimal != "." else [])])
-
-
-def find_format(data: bytes, path: Path) -> tuple[CsvFormat, int]:
-    """The format of a file that holds these bytes, and the number of cells in its first line. Tabs separate cells if
-    that line has one, else semicolons, else commas; beside the latter decimal commas are none.
+def find_format(data: bytes, path: Path) -> tuple[str, str, int]:
+    """What separates the cells of a file that holds these bytes, its decimal sign, and the number of cells in its first
+    line. Tabs separate cells if that line has one, else semicolons, else commas; beside the latter decimal commas are
+    none.
     """
     text = _text(data, path)
     first = text.partition("\n")[0].partition("\r")[0]
@@ -165,7 +150,7 @@ def find_format(data: bytes, path: Path) -> tuple[CsvFormat, int]:
         raise InputError(f"{path}: {next((words for words, wrong in trouble if wrong), unsplit)}")
     cells = [cell for line in lines for cell in line]
     commas = any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))
-    return CsvFormat(sign, "," if sign != "," and commas else "."), len(lines[0])
+    return sign, "," if sign != "," and commas else ".", len(lines[0])
 
 
 def _text(data: bytes, path: Path) -> str:
@@ -207,16 +192,18 @@ def read_csv(path: Path, header: bool = True) -> TextTable:
         refuse_larger(path, file_size(stream), MAX_BYTES, "keep fewer rows or columns")
         data = stream.read()
     # First read every cell as text: pyarrow would guess types from the first block and fail on a later one.
-    written, columns = find_format(data, path)
+    sign, decimal, columns = find_format(data, path)
     titles = [str(column) for column in range(columns)]
     try:
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
             arrow_csv.ReadOptions(column_names=titles, use_threads=False, block_size=2 * FIRST_LINE),
-            arrow_csv.ParseOptions(delimiter=written.delimiter, newlines_in_values=True),
+            arrow_csv.ParseOptions(delimiter=sign, newlines_in_values=True),
             arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
         )
     except (pa.ArrowInvalid, UnicodeError) as error:
         raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
-    whole = TextTable([], table.columns, path.name, written.decimal, str(written), delimiter=written.delimiter)
+    note = "" if sign == "," else f"{DELIMITERS[sign]} between cells"
+    note += "" if decimal == "." else ", decimal commas"
+    whole = TextTable([], table.columns, path.name, decimal, note, delimiter=sign)
     return whole.with_header() if header else whole

@@ -64,8 +64,8 @@ def attack_finding(result: AttackResult, by_default: bool = True) -> Finding:
       95% over all attacks) is at least 10 / 11. Attacks are no better than guessing if the upper limit of every
       attack's accuracy (one-sided, 95%, over records) is below `MATTERS`.
     - With a bank one attack decides, which is fixed before any number is seen: see `grade_of`. Models also give some
-      away if single records are named far more often than chance explains. Only the default deciding attack (`by_default`)
-      can show that attacks are no better than guessing, since an attack named by the user may be a weak one.
+      away if single records are named far more often than chance explains. Only the deciding attack that is used
+      `by_default` can show that attacks are no better than guessing: one that a user names may be weak.
     """
     return _by_bank(result, by_default) if result.splits is None else trained_here(_on_halves(result, result.splits))
 

@@ -260,16 +260,10 @@ class SetsFlags(Images):
         names="data",
     )
     calibration: str | None = option(
-        "The calibration set: data of the same domain without any query record. [default of ks and power: "
-        "printed-digits]",
+        "The calibration set: data of the same domain without any record of another set; `ks` and `power` leave such "
+        "records out of it. [default of ks and power: printed-digits]",
         names="data",
         of=~ModelSource.ANSWERS,
-    )
-    drop_overlap: bool = option(
-        "Drop calibration records that are in the query set or the holdout, and records that are in both query set and "
-        "holdout. Their outputs are dropped, too.",
-        default=False,
-        of=GIVEN,
     )
 
 

@@ -22,6 +22,7 @@ from jaxaudit.audits.ks.known_models import (
     asked_names,
     between_models,
     contrary_scores,
+    directed_scores,
     know_members,
     known_columns,
     members_within,
@@ -103,7 +104,7 @@ def score_evidence(
     that never used it. Known members, or else models that used it, tell what share. The rest is as in `ScoresTest`.
     """
     share = between_models(table, target, level)
-    directed = [name for name in target.scores if table.directions[name]]
+    directed = directed_scores(table, target)
     exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None
     if exact is None:
         unused = len(table.of("unused"))

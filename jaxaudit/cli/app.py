@@ -163,7 +163,6 @@ OTHER_NAMES = {
     "lora": "layers",
     "out": "directory",
     "outputs_kind": "kind",
-    "reduce": "steps",
     "target": "targets",
     "target_kind": "kind",
     "workers": "count",

@@ -90,13 +90,8 @@ def top(
 ) -> None:
     """What does a trained model still remember?
 
-    Try its audits without options: they need no data and take about a minute. `jaxaudit ks`: has it forgotten a data
-    set? `jaxaudit pdtp`: which records does a kind of classifier expose? `jaxaudit attack`: how well do membership
-    attacks work on it? `jaxaudit efficacy`: how much do weights still expose of some records? `jaxaudit unlearn`: which
-    method of unlearning works? `jaxaudit report` shows a result as one page. `jaxaudit deal` splits records before
-    they are shared, or draws those to withdraw, so that their deletion can be tested later. `jaxaudit shadows` plans
-    shadow models that your own script trains. `jaxaudit scores` makes tables of scores, a number a record, from the
-    logs of other tools. `jaxaudit cite` names the papers that a result rests on, `jaxaudit doctor` what is ready here.
+    Try its audits without options: they need no data and take about a minute. `jaxaudit deal` splits records before
+    they are shared, or draws those to withdraw, so that their deletion can be tested later.
 
     Exit status: 0: done, whatever the verdict. 1: a failure of the program. 2: an option or its data cannot be used.
     3: a verdict that --fail-on names.

@@ -4,7 +4,6 @@ Those of the query and the calibration set, and of shadow models, are shared by 
 """
 
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +16,7 @@ from jaxaudit.cli.options import (
     refuse_options,
     training_option,
 )
-from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, own_code, parse_judged, parse_model
+from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, parse_judged, parse_model
 from jaxaudit.cli.parsers import (
     MOST,
     groups_place,
@@ -137,13 +136,7 @@ class RecipeFlags:
     epochs: int | None = training_option("Training epochs. [default of shadow models: 15]", minimum=1, maximum=MOST)
     batch_size: int = recipe_option("Batch size.", default=64, minimum=1, maximum=MOST)
     learning_rate: float = recipe_option("Learning rate.", default=1e-3, check=share_check("learning_rate"))
-    optimizer: str = recipe_option(
-        "Optimizer: adam (b1 = 0.5), adamw, sgd, or your own function of the learning rate that returns an Optax "
-        "transformation, as package.module:function or file.py:function.",
-        default="adam",
-        check=partial(own_code, "--recipe optimizer"),
-        names="code",
-    )
+    optimizer: Literal["adam", "adamw", "sgd"] = recipe_option("Optimizer; adam has b1 = 0.5.", default="adam")
     momentum: float | None = recipe_option("sgd: momentum.", minimum=0, maximum=0.999999)
     weight_decay: float | None = recipe_option(
         "Weight decay as in PyTorch: decoupled for adamw, an L2 penalty for adam and sgd. [default: 0; 0.01 for adamw]",
@@ -165,13 +158,8 @@ class RecipeFlags:
     dropout: float | None = recipe_option(
         "Share of hidden units that a built-in network drops. [default: 0]", minimum=0, maximum=0.999999
     )
-    augment: tuple[str, ...] = recipe_option(
-        "Change images at random in every step: flip, crop, or your own function(key, inputs) as "
-        "package.module:function or file.py:function. Repeatable, applied in this order.",
-        default=(),
-        metavar="NAME",
-        check=partial(own_code, "--recipe augment"),
-        names="code",
+    augment: tuple[Literal["flip", "crop"], ...] = recipe_option(
+        "Change images at random in every step. Repeatable, applied in this order.", default=()
     )
     precision: Literal["float32", "bfloat16"] | None = recipe_option(
         "bfloat16: train in mixed precision, parameters and loss in float32. [default: float32]"
@@ -195,10 +183,8 @@ class RecipeFlags:
 
     def check(self) -> None:
         """Rejects options that contradict one another."""
-        is_own = own_code("--recipe optimizer", self.optimizer) is not None
-        values = {"--recipe momentum": self.momentum, "--recipe weight-decay": self.weight_decay is not None and is_own}
         if self.optimizer != "sgd":
-            refuse_options(values, f"--recipe optimizer={self.optimizer} {'sets' if is_own else 'has'} its own")
+            refuse_options({"--recipe momentum": self.momentum}, f"--recipe optimizer={self.optimizer} has its own")
         if self.warmup and self.epochs is not None and self.warmup >= self.epochs:
             raise InputError(
                 f"--recipe warmup={self.warmup} takes all of --epochs {self.epochs}; give fewer epochs of warm-up."
@@ -260,16 +246,10 @@ class SetsFlags(Images):
         names="data",
     )
     calibration: str | None = option(
-        "The calibration set: data of the same domain without any query record. [default of ks and power: "
-        "printed-digits]",
+        "The calibration set: data of the same domain without any record of another set; `ks` and `power` leave such "
+        "records out of it. [default of ks and power: printed-digits]",
         names="data",
         of=~ModelSource.ANSWERS,
-    )
-    drop_overlap: bool = option(
-        "Drop calibration records that are in the query set or the holdout, and records that are in both query set and "
-        "holdout. Their outputs are dropped, too.",
-        default=False,
-        of=GIVEN,
     )
 
 

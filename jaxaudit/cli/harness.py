@@ -126,18 +126,18 @@ def run(command: Command, options: Any) -> None:
 
 
 def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
-    from jaxaudit.cli.own_code import source_hashes
+    from jaxaudit.cli.own_code import model_hash
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.ensemble import Execution
     from jaxaudit.report.record import Provenance
     from jaxaudit.runs.provenance import describe_machine
     from jaxaudit.runs.unfinished import run_identity
 
-    sources = source_hashes(job.options)
+    source = model_hash(job.options)
     recipe, checkpoints = _recipe(job.options), None
     number = recipe and recipe.models_per_batch
     if job.models is not None and job.kept is None:
-        identity = run_identity(name, identity_of(job.options), job.hashes, {"model": None, **sources})
+        identity = run_identity(name, identity_of(job.options), job.hashes, {"model": source})
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
@@ -152,8 +152,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         form=getattr(audit, "form", None),
         started=datetime.datetime.fromtimestamp(started, datetime.UTC).isoformat(timespec="seconds"),
         seconds=round(time.time() - started, 1),
-        code_hashes={role: digest for role, digest in sources.items() if role != "model"} or None,
-        **{"model_hash": sources.get("model"), **job.extra},
+        **{"model_hash": source, **job.extra},
     )
     return job.outcome(audit, provenance)
 

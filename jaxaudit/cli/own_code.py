@@ -1,6 +1,6 @@
 """Your own code by its name on the command line, beside what is built in. Imports nothing heavy.
 
-Networks, optimizers and augmentations have such names. Tests, attacks and methods have fields, by `NAME.FIELD=VALUE`.
+Networks and estimators have such names. Tests, attacks and methods have fields, by `NAME.FIELD=VALUE`.
 """
 
 import dataclasses
@@ -36,8 +36,8 @@ def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str,
 
     `own_kind` and `noun` say what the option takes.
 
-    >>> parse_own("--recipe optimizer", "optax:lion", ("adam",), "your own optimizer", "function")
-    OwnCode(file=None, module='optax', name='lion')
+    >>> parse_own("--model", "nets:small", ("mlp",), "your own module", "factory")
+    OwnCode(file=None, module='nets', name='small')
     """
     if text in known_names:
         return None
@@ -96,27 +96,15 @@ def source_hash(code: OwnCode | None) -> str | None:
     return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
 
 
-def source_hashes(options: Any) -> dict[str, str]:
-    """Hashes of the source files of your own loaded code among these options, by option.
-
-    For an option with several values, the key includes the number of the value, such as `augment 1`. With adapters
-    `model` is the hash of their base model.
-    """
-    values, hashes = dict[str, Any](), dict[str, str | None]()
-    for field in fields_of(options):
-        value = values[field.name] = field.value
-        parse, names = cast("Any", field.declared.check), field.declared.names
-        if value is None or names != "code":
-            continue
-        if isinstance(value, str):
-            hashes[field.name] = source_hash(parse(value))
-            continue
-        hashes |= {f"{field.name} {number}": source_hash(code) for number, code in enumerate(map(parse, value))}
+def model_hash(options: Any) -> str | None:
+    """The hash of the source file of your own loaded network among these options, or of the base model of adapters."""
+    values = {field.name: field.value for field in fields_of(options)}
+    check = next((field.declared.check for field in fields_of(options) if field.declared.names == "code"), None)
     if values.get("lora") is not None:
         from jaxaudit.models.language_model import folder_hash
 
-        hashes["model"] = folder_hash(Path(os.path.expanduser(values["model"])))
-    return {role: digest for role, digest in hashes.items() if digest is not None}
+        return folder_hash(Path(os.path.expanduser(values["model"])))
+    return source_hash(cast("Any", check)(values["model"])) if check and values["model"] is not None else None
 
 
 def _run(file: Path, module_name: str) -> ModuleType:
@@ -178,28 +166,14 @@ UNSEEDED = (
     "start from the same weights"
 )
 
-OPTIMIZERS = ("adam", "adamw", "sgd")
-AUGMENTATIONS = ("flip", "crop")
-OF_YOUR_OWN = {
-    "--model": (NAMES, "your own module", "factory"),
-    "--recipe optimizer": (OPTIMIZERS, "your own function of the learning rate", "function"),
-    "--recipe augment": (AUGMENTATIONS, "your own function of key and inputs", "function"),
-}
-"""Options that may name code of your own: the built-in names, what else it is called, and what is named."""
 
-
-def own_code(flag: str, name: str) -> OwnCode | None:
-    """The location that the value of one of these options names; None for a built-in name; see `parse_own`."""
-    return parse_own(flag, name, *OF_YOUR_OWN[flag])
-
-
-def load_own(flag: str, name: str) -> Any:
-    """The function or class that the value names; None for a built-in name."""
-    code = own_code(flag, name)
-    factory = code and load_value(flag, name, code)
+def load_own(name: str) -> Any:
+    """The function or class that `--model` names; None for a built-in name."""
+    code = parse_model(name)
+    factory = code and load_value("--model", name, code)
     if code is not None and not callable(factory):
         raise InputError(
-            f"{flag} {name} is of type {type(factory).__name__}, which cannot be called; name a class or a function."
+            f"--model {name} is of type {type(factory).__name__}, which cannot be called; name a class or a function."
         )
     return factory
 
@@ -210,7 +184,7 @@ def parse_model(name: str) -> OwnCode | None:
     >>> parse_model("package.module:factory"), parse_model("mlp")
     (OwnCode(file=None, module='package.module', name='factory'), None)
     """
-    return None if parse_sized(name) else own_code("--model", name)
+    return None if parse_sized(name) else parse_own("--model", name, NAMES, "your own module", "factory")
 
 
 def parse_judged(name: str) -> OwnCode | None:

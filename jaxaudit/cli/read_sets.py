@@ -19,13 +19,13 @@ from jaxaudit.cli.groups import Columns, Images, SetsFlags, TextNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
-from jaxaudit.data import Examples, align_classes, is_image, load, prepare_images
+from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.deals import NamedSets, dealt_side
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_file, groups_in_file, load_groups, number_sets
 from jaxaudit.data.labels import COLUMN, INDEX_NAMES, MOST_CLASSES, are_dealt
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.pairs import CALIBRATION, drop_overlap, find_overlap, refuse_held
+from jaxaudit.data.pairs import drop_overlap, find_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.scores.table import ScoreTable, load_scores
 from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
@@ -99,26 +99,19 @@ def tell_of_readings(files: Iterable[Outputs]) -> None:
             say(f"{', '.join(shown)}: read as {'; '.join(reading)}")
 
 
-def match(query: Examples, calibration: Examples, *, drop_shared: bool) -> Examples:
-    """The calibration set with the query set's classes in the same order, and without records of the query set."""
-    aligned = align_classes(query, calibration)
-    if not drop_shared:
-        refuse_held(query, aligned, "query set", of=CALIBRATION)
-        return aligned
-    return drop_from(aligned, query, "query")
+def calibration_beside(calibration: Examples, sets: Sets[Examples]) -> Examples:
+    """The calibration set without records of the other sets; says so on stderr."""
+    for role, examples in sets.items():
+        count = len(find_overlap(examples, calibration)[0])
+        if count:
+            say(f"{count} calibration records that are also in the {role.words} are left out, and outputs on them")
+        calibration = drop_overlap(examples, calibration)
+    return calibration
 
 
 def reader(data: SetsFlags, groups: Sequence[str] = ()) -> Callable[[str], Examples]:
     """A function that reads a set by its name, with these options; see `read_examples`."""
     return partial(read_examples, data=data, groups=groups)
-
-
-def drop_from(calibration: Examples, other: Examples, role: str) -> Examples:
-    """The records of a calibration set that are not in the other set, which has this role."""
-    count = len(find_overlap(other, calibration)[0])
-    if count:
-        say(f"dropped {count} calibration records that are also in the {role}")
-    return drop_overlap(other, calibration)
 
 
 def read_inputs(name: str, options: Images) -> Examples:

@@ -14,8 +14,8 @@ from jaxaudit.cli.own_code import (
     is_of_sklearn,
     load_own,
     load_value,
-    own_code,
     parse_model,
+    parse_own,
     parse_sized,
     pretrained_config,
 )
@@ -35,7 +35,7 @@ def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = Non
     if parse_model(name) is not None:
         why = f"is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and"
         refuse_options({"--recipe dropout": dropout}, why)
-        return load_own("--model", name)
+        return load_own(name)
     return _built_in(name, hidden, dropout)
 
 
@@ -93,9 +93,7 @@ def make_learner(
     from jaxaudit.cli.programs import in_known_form
 
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
-    own_augmentations = [own_code("--recipe augment", name) for name in recipe.augment]
-    has_own = own_code("--recipe optimizer", recipe.optimizer) or any(own_augmentations)
-    make = _learner if ours and not has_own else _learner.__wrapped__
+    make = _learner if ours else _learner.__wrapped__
     return in_known_form(make(factory, recipe, input_shape, classes, most, of_tokens))
 
 
@@ -119,8 +117,7 @@ def _learner(
         refuse_options(values, "is of classifiers, not of texts")
         learner = language_model(factory, input_shape[0], classes, **training)
     else:
-        own_augmentations = {name: load_own("--recipe augment", name) for name in recipe.augment}
-        augment = [AUGMENTATIONS[name] if one is None else one for name, one in own_augmentations.items()]
+        augment = [AUGMENTATIONS[name] for name in dict.fromkeys(recipe.augment)]
         smoothing = recipe.label_smoothing or 0.0
         learner = network(factory, input_shape, classes, **training, label_smoothing=smoothing, augment=augment)
     if learner.batch_coupled:
@@ -151,9 +148,7 @@ def _rule(recipe: RecipeFlags) -> Callable[[Any], Any]:
     """The optimizer as a function of its learning rate; Adam has the paper's b1 = 0.5, b2 = 0.999."""
     import optax
 
-    own_rule, decay = load_own("--recipe optimizer", recipe.optimizer), recipe.weight_decay
-    if own_rule is not None:
-        return partial(_made_by, recipe.optimizer, own_rule)
+    decay = recipe.weight_decay
     if recipe.optimizer == "adamw":
         return partial(optax.adamw, weight_decay=ADAMW_DECAY if decay is None else decay)
     coupled = partial(optax.adam, b1=0.5, b2=0.999)
@@ -161,18 +156,6 @@ def _rule(recipe: RecipeFlags) -> Callable[[Any], Any]:
         coupled = partial(optax.sgd, momentum=recipe.momentum) if recipe.momentum else optax.sgd
     # Coupled weight decay, as in PyTorch for both optimizers: the decay is a part of the gradient.
     return (lambda rate: optax.chain(optax.add_decayed_weights(decay), coupled(rate))) if decay else coupled
-
-
-def _made_by(name: str, function: Any, rate: Any) -> Any:
-    import optax
-
-    transformation = function(rate)
-    if not isinstance(transformation, optax.GradientTransformation):
-        raise InputError(
-            f"--recipe optimizer={name} returned a {type(transformation).__name__}, not an Optax transformation; it is "
-            "called with the learning rate alone."
-        )
-    return transformation
 
 
 def load_estimator(name: str, parameters: Sequence[str], classes: int) -> "EstimatorLearner | None":
@@ -185,7 +168,7 @@ def load_estimator(name: str, parameters: Sequence[str], classes: int) -> "Estim
 
     from jaxaudit.learners.estimator import EstimatorLearner, is_estimator, settable
 
-    code = own_code("--model", name)
+    code = parse_own("--model", name, (), "an estimator", "make")
     assert code is not None, "no estimator is built in"
     estimator = load_value("--model", name, code)
     if isinstance(estimator, type) or not is_estimator(estimator):

@@ -43,8 +43,6 @@ def cite(runs: Annotated[list[Path], typer.Argument(metavar="RUN", help=f"Each a
     Examples:
 
     `jaxaudit cite run > run.bib`
-
-    `jaxaudit cite before after`
     """
     from jaxaudit.cli.show import show_text
     from jaxaudit.errors import visible

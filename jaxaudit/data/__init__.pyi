@@ -79,7 +79,6 @@ from .pairs import are_copies as are_copies
 from .pairs import drop_overlap as drop_overlap
 from .pairs import find_overlap as find_overlap
 from .pairs import refuse_held as refuse_held
-from .pairs import without_copies as without_copies
 from .paths import entries as entries
 from .paths import exists as exists
 from .paths import expanded as expanded

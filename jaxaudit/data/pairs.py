@@ -4,7 +4,6 @@ Shared records are removed, so that the tests stay valid.
 """
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -155,37 +154,6 @@ def refuse_held(
     shared = find_overlap(other, held)
     if len(shared[0]):
         raise InputError(f"{_shared(shared, other, held)}, as {of} and {role}; {MEANING[of]}: {advice}.")
-
-
-def without_copies(*sets: Examples) -> tuple[Int[np.ndarray, " _"], ...]:
-    """Indices of the records that remain in each set, ascending, if query set, holdout and members share records.
-
-    If no two share any, all records stay: duplicates with all copies in one set are evidence of different sampling, and
-    `metrics.exchangeability` tests for it. If two share a record, every record that occurs more than once in all sets
-    together is dropped. Dropping only the holdout's copies would break the test: query set and holdout would differ
-    whatever the target is. Dropping only shared records is not enough either: records with all copies in one set move
-    together. Which records occur once does not depend on how the records were split; so, given the dropped ones, every
-    split of the others is equally likely, and the test is exact.
-
-    >>> query = Examples(np.array([[1.0], [2.0], [2.0], [3.0]]), np.zeros(4, int), ("a",), "query")
-    >>> holdout = Examples(np.array([[3.0], [4.0]]), np.zeros(2, int), ("a",), "holdout")
-    >>> without_copies(query, holdout)
-    (array([0]), array([1]))
-    """
-    if not any(len(find_overlap(first, second)[0]) for first, second in combinations(sets, 2)):
-        return tuple(np.arange(len(examples_of_set)) for examples_of_set in sets)
-    hashes = np.concatenate([examples_of_set.record_hashes for examples_of_set in sets]).view("S16")
-    _, where, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    once = np.split(counts[where] == 1, np.cumsum([len(examples_of_set) for examples_of_set in sets])[:-1])
-    kept = tuple(np.flatnonzero(is_single) for is_single in once)
-    for examples, indices in zip(sets, kept, strict=True):
-        if not len(indices):
-            other_names = ", ".join(other_set.name for other_set in sets if other_set is not examples)
-            raise InputError(
-                f"all {len(examples)} records of {examples.name} have copies in it or in {other_names}: no record "
-                "remains; is it the same data set?"
-            )
-    return kept
 
 
 def _shared(shared: tuple[np.ndarray, np.ndarray], query: Examples, other: Examples) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from jaxaudit.errors import few
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.arrays import Integers, Numbers, PerModel, Scores
@@ -82,14 +83,8 @@ def described(moved: Mapping[int, int], names: Sequence[str]) -> str:
     >>> described({0: 1, 1: 0}, ("no", "yes"))
     "column 2 ('yes') as 'no', column 1 ('no') as 'yes'"
     """
-    return listed(
-        [f"column {column + 1} ({names[column][:40]!r}) as {names[of][:40]!r}" for of, column in moved.items()]
-    )
-
-
-def listed(items: Sequence[str]) -> str:
-    """The first of some items, and dots if there are more."""
-    return ", ".join(items[:MOST_SHOWN]) + (", ..." if len(items) > MOST_SHOWN else "")
+    pairs = (f"column {column + 1} ({names[column][:40]!r}) as {names[of][:40]!r}" for of, column in moved.items())
+    return few(pairs, MOST_SHOWN)
 
 
 def counted(probabilities: Float[np.ndarray, "n classes"], labels: Integers) -> Int[np.ndarray, "classes classes"]:

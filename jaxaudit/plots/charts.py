@@ -41,9 +41,8 @@ Sample = Float[np.ndarray, " n"]
 
 
 class Gap(NamedTuple):
-    """The widest gap between two empirical CDFs: its size, the smallest confidence there, and both CDFs."""
+    """The widest gap between two empirical CDFs: the smallest confidence there, and both CDFs."""
 
-    distance: float
     confidence: float
     low: float
     high: float
@@ -53,10 +52,9 @@ def widest_gap_at(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"
     """The widest gap between two empirical CDFs."""
     places = np.unique(np.concatenate([first, second]))
     values = np.stack([share_at_most(sample, places) for sample in (first, second)])
-    gaps = np.abs(values[0] - values[1])
-    widest = int(gaps.argmax())
+    widest = int(np.abs(values[0] - values[1]).argmax())
     low, high = sorted(values[:, widest].tolist())
-    return Gap(float(gaps[widest]), float(places[widest]), low, high)
+    return Gap(float(places[widest]), low, high)
 
 
 def share_at_most(
@@ -102,36 +100,24 @@ def draw_confidences(axes: "Axes", samples: Sequence[Sample], gap: Gap, distance
     legend(axes, 3)
 
 
-class ShareMark(NamedTuple):
-    """One row of `draw_shares`: a test of one target, with fractions of the query set from 0 to 1; NaN if unknown.
-
-    `upper` is the upper limit of the used fraction, and `least` the smallest fraction that the test detects.
-    """
-
-    name: str
-    share: float
-    low: float
-    high: float
-    upper: float
-    least: float
-
-
-def draw_shares(axes: "Axes", rows: Sequence[ShareMark], fraction: str = "used fraction") -> None:
-    """Draws used fractions across, one row for each test of a target from the top; `fraction` names the axis."""
+def draw_shares(axes: "Axes", rows: Sequence[tuple[str, Any]], fraction: str = "used fraction") -> None:
+    """Draws used fractions across, a row for each name and its `Usage` from the top; `fraction` names the axis."""
     tick = {"color": INK, "markersize": 15, "markeredgewidth": 1.8}
     marks = [
-        ("estimate", "share", "D", {"color": BLUE, "markersize": 6}),
-        ("upper limit", "upper", "<", {"color": BLUE, "markersize": 7}),
-        ("min. detectable", "least", "|", tick),
+        ("estimate", "D", {"color": BLUE, "markersize": 6}),
+        ("upper limit", "<", {"color": BLUE, "markersize": 7}),
+        ("min. detectable", "|", tick),
     ]
-    for place, row in enumerate(rows):
-        draw_interval(axes, place, row.low, row.high)
-        for label, number, mark, how in marks:
+    for place, (_, usage) in enumerate(rows):
+        limits = [usage.fraction, usage.upper] if usage.has_fraction else [math.nan] * 2
+        if usage.has_fraction:
+            draw_interval(axes, place, usage.fraction_low, usage.fraction_high)
+        for (label, mark, how), value in zip(marks, [*limits, usage.detectable], strict=True):
             # An estimate may lie below none or above all.
-            at = np.clip(getattr(row, number), 0.0, 1.0)
+            at = np.clip(math.nan if value is None else value, 0.0, 1.0)
             axes.plot([at], [place], mark, label=None if place else label, linestyle="none", **how)
     dress(axes, fraction)
-    name_rows(axes, [row.name for row in rows])
+    name_rows(axes, [name for name, _ in rows])
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks(np.linspace(0, 1, 5))
     axes.xaxis.set_major_formatter(style.percent())

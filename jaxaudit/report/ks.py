@@ -37,7 +37,7 @@ from jaxaudit.report.ks_tables import (
     usage_of,
     verdicts,
 )
-from jaxaudit.report.numbers import level_text, number_text, precise, sets_of, share, span
+from jaxaudit.report.numbers import compared_sets, level_text, number_text, precise, share, span
 from jaxaudit.report.page import Answer, DrawnShare, Picture, RunContent, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
@@ -72,7 +72,7 @@ COMMITTED = "Commitment of the challenge, to compare with the published one: {}"
 
 def ks_part(run: Run[KSResult]) -> RunContent:
     result = run.result
-    targets, sets, committed = result.targets, sets_of(run.provenance.data), run.provenance.challenge
+    targets, sets, committed = result.targets, compared_sets(run.provenance.data), run.provenance.challenge
     used = any(target.usage for target in targets)
 
     return RunContent(

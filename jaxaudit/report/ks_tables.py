@@ -10,11 +10,11 @@ from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
 from jaxaudit.report.numbers import (
     ComparedSets,
+    compared_sets,
     count_text,
     level_text,
     number_text,
     precise,
-    sets_of,
     span,
     two_decimals,
 )
@@ -269,7 +269,7 @@ NOT_SAID = {
 
 def statements(run: Run[KSResult]) -> PageTable:
     """A row a target: a sentence with its numbers and what it assumes, and what these numbers do not say."""
-    provenance, sets = run.provenance, sets_of(run.provenance.data)
+    provenance, sets = run.provenance, compared_sets(run.provenance.data)
     compared = {"query set": sets.query, "holdout": sets.holdout, "known members": sets.members}
     counts = ", ".join(
         f"{one_set.records:,} records of the {words}" for words, one_set in compared.items() if one_set is not None

@@ -137,7 +137,7 @@ class ComparedSets(msgspec.Struct, frozen=True):
     scores: UsedScores | None = None
 
 
-def sets_of(data: Mapping[str, Any]) -> ComparedSets:
+def compared_sets(data: Mapping[str, Any]) -> ComparedSets:
     """The sets and models that these facts of a run name; a ValueError if one is missing, or said in another form."""
     try:
         sets = msgspec.convert(data, ComparedSets)

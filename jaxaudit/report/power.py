@@ -20,7 +20,7 @@ from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import RunKind
-from jaxaudit.report.numbers import NONE, count_text, number_text, sets_of
+from jaxaudit.report.numbers import NONE, compared_sets, count_text, number_text
 from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of
 from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
@@ -129,7 +129,7 @@ def _needed(result: PowerResult) -> str:
 
 
 def _about(run: Run[PowerResult]) -> str:
-    count, sets = run.result.separation.models, sets_of(run.provenance.data)
+    count, sets = run.result.separation.models, compared_sets(run.provenance.data)
     detects = "of the query set the holdout test would detect, for a target of such a recipe"
     if sets.scores is not None:
         return (

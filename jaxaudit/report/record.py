@@ -24,7 +24,6 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
         options: every option, with defaults filled in.
         data: names, sizes and content hashes of the data.
         model_hash, weights_hash, reference_hashes: of your own network, and of weights.
-        code_hashes: of files with other code of your own, by option, such as `augment 1`.
         targets, holdout_targets, members_targets, calibration_targets: files of outputs on each set. `before`,
             `holdout_before`: of outputs before a deletion.
         challenge: the commitment of the blind challenge that the targets' outputs answer.
@@ -49,7 +48,6 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
     model_hash: str | None = None
     weights_hash: str | None = None
     reference_hashes: dict[str, str] | None = None
-    code_hashes: dict[str, str] | None = None
     form: str | None = None
     targets: list[dict[str, str]] | None = None
     holdout_targets: list[dict[str, str]] | None = None

@@ -13,11 +13,11 @@ from pyarrow import csv, parquet
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from support.banks import train
-from support.cli_runs import intercept, jaxaudit, records, refused
+from support.cli_runs import jaxaudit, records, refused
 from support.deals import ROLES, read_deal, write_deal, write_model
 from support.details import details_of
 
-from jaxaudit import Role, load_bank
+from jaxaudit import load_bank
 from jaxaudit.report import schema_of
 
 COUNT, SIZE = 1000, 5
@@ -253,23 +253,6 @@ def test_whole_groups_of_all_three_sets(folder: Path) -> None:
     assert records["tests"][0]["details"]["p_never"] != target["tests"][0]["details"]["p_never"]
 
 
-def test_shared_records_are_dropped_with_their_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first three members are copies of a query record each, and the last of a holdout record."""
-    asked = intercept(monkeypatch, "jaxaudit.cli.ks.run.train_shadows")
-    sets = read_deal("deal")
-    for key in "xy":
-        sets["members"][key][:3] = sets["query"][key][10:13]
-        sets["members"][key][-1] = sets["holdout"][key][0]
-    words = ("ks", "--deal", write_deal("shared", **sets), *files("unused"))
-    refused(words)
-    assert jaxaudit(*words, "--drop-overlap").err.endswith("Error: enough\n")
-    (target,) = asked["targets"]
-    left = (np.delete(np.arange(300), [10, 11, 12]), np.arange(1, 300), np.arange(3, 399))
-    for role, kept, each in zip(ROLES, left, map(target.on.get, map(Role, ROLES)), strict=True):
-        np.testing.assert_array_equal(asked[role].inputs, sets[role]["x"][kept])
-        np.testing.assert_allclose(each.probabilities, rows_of("unused")[role][kept], atol=1e-6)
-
-
 USED = files("used")
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no target": (DEAL, "--deal needs --target"),
@@ -287,7 +270,6 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no holdout": (("--deal", "no_holdout", *files("no_holdout.npz")), "--calibration"),
     "no outputs on the holdout": ((*DEAL, *files("no_holdout.npz")), "--calibration"),
     "the members are the query set": (("--deal", "as_members", *files("as_members.npz")), "300 of the 300"),
-    "nothing else remains": (("--deal", "as_members", *files("as_members.npz"), "--drop-overlap"), ""),
     "no such groups": ((*DEAL, *USED, "--groups", "nobody"), "'nobody'"),
     "a test that trains": ((*DEAL, *USED, "--tests", "holdout,rho"), "without a calibration set"),
     "an option of training": ((*DEAL, *USED, "--epochs", "3"), "--epochs"),

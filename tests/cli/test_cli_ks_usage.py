@@ -125,36 +125,21 @@ def test_what_does_not_go_together_is_one_clear_line(dealt: Path, what: str, mon
 
 
 @pytest.mark.outer
-def test_what_query_set_and_holdout_share_is_dropped_with_its_outputs(dealt: Path, asked: dict[str, Any]):
-    # The holdout has copies of query records 2 and 4, the query set has its record 9 at 0, too, and the calibration set
-    # has the holdout's record 3 and query record 4.
+def test_calibration_records_of_other_sets_are_left_out_and_sets_that_were_dealt_share_none(
+    dealt: Path, asked: dict[str, Any]
+):
     (mine, labels), (other, their), (held, own) = records(2, 0.0), records(3, 0.5), records(5, 0.0)
-    mine[0], labels[0] = mine[9], labels[9]
-    x, y = np.concatenate([held, mine[[2, 4]]]), np.concatenate([own, labels[[2, 4]]])
     more, names = np.concatenate([other, held[3:4], mine[4:5]]), np.concatenate([their, own[3:4], labels[4:5]])
-    write_deal("deal", query=(mine, labels), holdout=(x, y))
+    write_deal("deal", query=(mine, labels), holdout=(held, own))
     np.savez("calibration.npz", x=more, y=names)
-    first = np.linspace(0.1, 0.9, RECORDS + 2, dtype=np.float64)
-    rows = np.stack([first, 1 - first, 0 * first], axis=1)
-    write_model("t.npz", query=rows[:RECORDS], holdout=rows)
-    write_model("b.npz", query=rows[:RECORDS, [1, 0, 2]], holdout=rows[:, [1, 0, 2]])
     words = ("ks", *HELD, *RECIPE, *TARGET, *BEFORE)
-    refused(words, ("calibration.npz",))
-    done = jaxaudit(*words, "--drop-overlap")
-    query, own, both = [line for line in done.err.splitlines() if "read as" not in line][:3]
+    query, holdout = [line for line in jaxaudit(*words).err.splitlines() if "read as" not in line][:2]
     assert {"1", "calibration", "query"} <= set(query.split())
-    assert {"1", "calibration", "holdout"} <= set(own.split())
-    assert re.findall(r"\d+ of the \w+", both) == ["4 of the query", "2 of the holdout"]
-    left = np.delete(np.arange(RECORDS), [0, 2, 4, 9])
-    np.testing.assert_array_equal(asked["query"].inputs, mine[left])
-    np.testing.assert_array_equal(asked["holdout"].inputs, x[:RECORDS])
-    assert len(asked["calibration"]) == RECORDS
-    exact = first.astype(np.float32)
-    (file,) = asked["targets"]
-    assert file.on[Role.QUERY].probabilities[:, 0].tolist() == exact[left].tolist()
-    assert file.on[Role.HOLDOUT].probabilities[:, 0].tolist() == exact[:RECORDS].tolist()
-    assert file.before[Role.QUERY].probabilities[:, 1].tolist() == exact[left].tolist()
-    assert file.before[Role.HOLDOUT].probabilities[:, 1].tolist() == exact[:RECORDS].tolist()
+    assert {"1", "calibration", "holdout"} <= set(holdout.split())
+    np.testing.assert_array_equal(asked["calibration"].inputs, other)
+    held[7] = mine[2]
+    write_deal("deal", holdout=(held, own))
+    refused(words, ("1 of the 300 records", "holdout.npz", "query.npz"))
 
 
 @pytest.mark.usefixtures("asked")
@@ -212,7 +197,7 @@ def test_rows_follow_records_that_are_dropped_or_sampled(outputs: dict[str, np.n
     places = np.arange(10, 80, 10)
     inputs[places], classes[places] = shared, labels
     np.savez("calibration.npz", x=inputs, y=classes)
-    words = (*SETS, *FEW, "--target", "both.npz", "--drop-overlap")
+    words = (*SETS, *FEW, "--target", "both.npz")
     stopped(*words)
     left = np.delete(np.arange(RECORDS), places)
     assert np.array_equal(asked["calibration"].inputs, inputs[left])
@@ -293,16 +278,6 @@ def test_a_sample_has_whole_groups(grouped: Path, asked: dict[str, Any]) -> None
         (place,) = np.flatnonzero((inputs == asked["query"].inputs[index]).all(axis=1))
         same = groups == group
         assert (asked["query"].inputs[same] == inputs[5 * (place // 5) : 5 * (place // 5) + 5]).all()
-
-
-def test_groups_follow_records_that_are_kept(grouped: Path, asked: dict[str, Any]) -> None:
-    arrays = dict(np.load("deal/holdout.npz"))
-    arrays["x"][7] = records(2, 0.0)[0][3]
-    write_deal("deal", holdout=arrays)
-    stopped(*OF_PATIENTS, *TARGET, *GROUPS, "--drop-overlap")
-    query, holdout = (np.unique(asked[name].groups, return_counts=True)[1] for name in ("query", "holdout"))
-    assert query.tolist() == [4] + [5] * (MANY - 1)
-    assert holdout.tolist() == [5, 4] + [5] * (MANY - 2)
 
 
 @pytest.mark.parametrize(

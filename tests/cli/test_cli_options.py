@@ -40,7 +40,6 @@ EVERY = pytest.mark.parametrize("command", DECLARED, ids=lambda command: command
 WORDS = st.text(st.sampled_from("ab1-_,.=@: é日"), max_size=6) | st.sampled_from(
     ["--width", "--json", "-h", "--", "-1"]
 )
-NAMES = st.text(st.sampled_from("ab1-_.=é日"), min_size=1, max_size=6)
 PATHS = st.sampled_from(["a", "b.npz", "-c", "d e", "folder/f.csv"]).map(Path)
 
 
@@ -69,11 +68,9 @@ def parser() -> Any:
 
 def values_of(field: OptionField) -> st.SearchStrategy[Any]:
     """What can be said for this option on a command line."""
-    kind, declared = field.kind, field.declared
+    kind = field.kind
     if typing.get_origin(kind) is tuple:
-        # In a recipe they are one word, with commas.
-        single = NAMES if declared.in_recipe else one_of(typing.get_args(kind)[0], field)
-        return st.lists(single, max_size=3).map(tuple)
+        return st.lists(one_of(typing.get_args(kind)[0], field), max_size=3).map(tuple)
     base = kind
     if isinstance(kind, types.UnionType):
         base = next(each for each in typing.get_args(kind) if each is not types.NoneType)

@@ -126,7 +126,7 @@ def refused(words: tuple[str, ...], *said: str) -> None:
     [
         (("--query", "query.npz", "--tests", "shadow"), ("--query", "--calibration")),
         ((*QUICK, "--model", "resnet50x"), ("--model resnet50x", "mlp", "liu-cnn", "resnet-8-16")),
-        ((*QUICK, "--recipe", "optimizer=lion"), ("--recipe optimizer lion", "adam", "sgd", "package.module:function")),
+        ((*QUICK, "--recipe", "optimizer=lion"), ("--recipe optimizer", "lion", "adam", "sgd")),
         ((*QUICK, "--tests", "shaddow"), ("--tests", "shaddow", "shadow?")),
         ((*QUICK, "--tests", ","), ("--tests", "holdout", "shadow", "rho", "all")),
         ((*QUICK, "--out", "."), ("--out .",)),

@@ -1,8 +1,6 @@
 """Sets held against one another: classes by name, records that both have, and groups, which stand on one side alone."""
 
-from collections import Counter
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,6 @@ from jaxaudit.data import (
     load_groups,
     number_sets,
     refuse_held,
-    without_copies,
 )
 from jaxaudit.errors import InputError
 
@@ -142,46 +139,6 @@ def test_unlike_records_cannot_be_compared(other):
     other = Examples(other, np.zeros(2, int), ("a",), "calibration")
     with pytest.raises(InputError, match="shape and type first"):
         find_overlap(valued([1], "query"), other)
-
-
-@given(st.lists(values, min_size=2, max_size=3))
-def test_what_is_kept_occurs_once_and_nothing_leaves_where_nothing_is_shared(drawn):
-    sets = [valued(each, name) for each, name in zip(drawn, ("query", "holdout", "members"), strict=False)]
-    times = Counter(value for each in drawn for value in each)
-    shared = any(set(first) & set(second) for first, second in combinations(drawn, 2))
-    wanted = [[value for value in each if not shared or times[value] == 1] for each in drawn]
-    if not all(wanted):
-        with pytest.raises(InputError, match="no record remains"):
-            without_copies(*sets)
-        return
-    kept = without_copies(*sets)
-    assert [each.inputs[own, 0].tolist() for each, own in zip(sets, kept, strict=True)] == wanted
-
-
-def test_what_is_kept_was_dealt_from_one_pile():
-    """Over all deals of a pile with copies: of those that leave the same records, each sends every record to the query
-    set equally often, so that the permutation test is exact. Dropping the holdout's copies alone would not do."""
-    pile = [0, 0, 1, 1, 2, 2, 3, 4, 5, 6]
-    seen: dict[tuple[frozenset[int], int], Counter[int]] = {}
-    one_sided: Counter[int] = Counter()
-    for places in combinations(range(len(pile)), 5):
-        mine = [pile[place] for place in places]
-        others = [pile[place] for place in range(len(pile)) if place not in places]
-        one_sided.update(mine)
-        one_sided.subtract([value for value in others if value not in mine])
-        if not set(mine) & set(others):
-            continue
-        try:
-            of_query, of_holdout = without_copies(valued(mine, "query"), valued(others, "holdout"))
-        except InputError:
-            continue
-        query = [mine[place] for place in of_query]
-        left = frozenset(query) | {others[place] for place in of_holdout}
-        seen.setdefault((left, len(query)), Counter()).update(query)
-    assert seen
-    for (left, _), counts in seen.items():
-        assert len({counts[value] for value in left}) == 1
-    assert one_sided[0] > 0 == one_sided[6]
 
 
 VALUES = np.array(["anna", "bob", "anna", "7"])

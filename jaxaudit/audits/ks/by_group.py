@@ -17,7 +17,14 @@ from msgspec import structs
 
 from jaxaudit.audits.finding import Confidence, Finding, plural, sentence, undecided
 from jaxaudit.audits.ks.judge_outputs import trusted_by_checks
-from jaxaudit.audits.ks.known_models import NOTHING_SHOWS, SAY, PlacedScores, placed_scores, target_residuals
+from jaxaudit.audits.ks.known_models import (
+    NOTHING_SHOWS,
+    SAY,
+    PlacedScores,
+    directed_scores,
+    placed_scores,
+    target_residuals,
+)
 from jaxaudit.audits.ks.result import Basis, Details, Grouping, GroupResult, GroupVerdict, TargetResult
 from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable
@@ -121,12 +128,12 @@ def group_evidence(
     key: Key[Array, ""], table: ScoreTable, target: ScoredModel, dealt_groups: DealtGroups, level: float
 ) -> tuple[GroupEvidence, ...]:
     """What a target's scores show of each group of the query set, in the order of `dealt_groups.names`."""
-    ways = {name: table.directions[name] for name in target.scores if table.directions[name]}
-    if not ways:
+    directions = directed_scores(table, target)
+    if not directions:
         raise InputError(f"{table.name}: a verdict by group needs to know which way a score points. {SAY}")
     tests = len(dealt_groups.names) * len(table.of("target"))
     exact = _exact(key, table, target, dealt_groups, least_permutations(FINER * tests))
-    placed = placed_scores(table, target, list(ways), list(ways.values()))
+    placed = placed_scores(table, target, directions)
     modelled = exact if placed is None else _by_models(table, placed, dealt_groups, level)
     return tuple(
         by_models

@@ -1,6 +1,6 @@
 """Judges targets by outputs that are already in memory: the part of the `ks` audit that reads no files."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import nan
 
@@ -102,27 +102,19 @@ def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgemen
     """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use: the
     probability that any target that never used the query set is called `not forgotten` is at most 5%.
     """
-    by_test = []
-    for of_test in zip(*judgements, strict=True):
-        p_values = [judgement.details.p_never for judgement in of_test if isinstance(judgement.details, Usage)]
+
+    def of_test(judgements: tuple[Judgement, ...]) -> Iterator[Judgement]:
+        p_values = [judgement.details.p_never for judgement in judgements if isinstance(judgement.details, Usage)]
         after = iter(holm(p_values) if len(p_values) > 1 else ())
-        by_test.append(
-            [
-                _with_adjusted(judgement, judgement.details, next(after, None))
-                if isinstance(judgement.details, Usage)
-                else judgement
-                for judgement in of_test
-            ]
-        )
-    return list(zip(*by_test, strict=True))
+        for judgement in judgements:
+            usage = judgement.details
+            if isinstance(usage, Usage) and (p_value := next(after, None)) is not None:
+                usage = msgspec.structs.replace(usage, p_never_adjusted=p_value)
+                # Your own test may have another decision rule.
+                judgement = judgement.of(usage if judgement.again is None else decided(usage))
+            yield judgement
 
-
-def _with_adjusted(judgement: Judgement, usage: Usage, p_value: float | None) -> Judgement:
-    if p_value is None:
-        return judgement
-    usage = msgspec.structs.replace(usage, p_never_adjusted=p_value)
-    # Your own test may have another decision rule.
-    return judgement._replace(details=usage) if judgement.again is None else judgement.again(decided(usage))
+    return list(zip(*map(of_test, zip(*judgements, strict=True)), strict=True))
 
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
@@ -183,8 +175,7 @@ def _checked(judgement: Judgement, judgements: tuple[Judgement, ...], every: tup
     of_fraction, usage = judgement.fraction_rests_on or judgement.rests_on, judgement.details
     failed = [check for check in every if check.decisive and not check.passed and check.name in of_fraction]
     if failed and isinstance(usage, Usage):
-        usage = without_fraction(usage, tuple(f"{check.name}: {check.message}" for check in failed))
-        judgement = judgement._replace(details=usage) if judgement.again is None else judgement.again(usage)
+        judgement = judgement.of(without_fraction(usage, tuple(f"{check.name}: {check.message}" for check in failed)))
     return judgement._replace(
         finding=_with_checks(judgement, judgements, every),
         p_confidence=trusted_by_checks(judgement.p_confidence, every, judgement.p_rests_on),
@@ -233,15 +224,8 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
         affects = "" if check.passed or rests else ", ".join(titles)
         shown.append(Checked(check.name, state, check.message, affects))
     failed = [check for check in every if not check.passed and check.name in judgement.rests_on]
-    decisive = min(
-        (
-            failed_check
-            for failed_check in failed
-            if failed_check.decisive and failed_check.name not in judgement.weakened_by
-        ),
-        key=lambda check: check.name not in OF_SETS,
-        default=None,
-    )
+    deciding = (check for check in failed if check.decisive and check.name not in judgement.weakened_by)
+    decisive = min(deciding, key=lambda check: check.name not in OF_SETS, default=None)
     finding = judgement.finding
     if decisive is not None:
         reason = f"{decisive.name}: {decisive.message}"

@@ -4,7 +4,7 @@ Models of known truth say which way scores point, and what share of the query se
 them. Data show that where there are a holdout and three of these models; elsewhere the user may state it.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -32,10 +32,14 @@ def models_that_used(table: ScoreTable, target: ScoredModel) -> tuple[ScoredMode
     return table.of("used") or tuple(model for model in before if len(before) == 1 or model.name == target.name)
 
 
+def directed_scores(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
+    """The directions of the target's scores, where they are known."""
+    return {name: table.directions[name] for name in target.scores if table.directions[name]}
+
+
 def between_models(table: ScoreTable, target: ScoredModel, level: float) -> ShareLeft | None:
     """The target's place between models of known truth; None if there are none, or no score that all of them have."""
-    names = [name for name in target.scores if table.directions[name]]
-    return _place(table, target, names, [table.directions[name] for name in names], ALPHA, level)
+    return _place(table, target, directed_scores(table, target), ALPHA, level)
 
 
 def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
@@ -45,7 +49,7 @@ def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     """
     if not models_that_used(table, target):
         return {}
-    places = {name: _place(table, target, [name], [1], ALPHA / len(target.scores)) for name in target.scores}
+    places = {name: _place(table, target, {name: 1}, ALPHA / len(target.scores)) for name in target.scores}
     return {
         name: int(np.sign(place.effect)) * (abs(place.effect) > place.chance)
         for name, place in places.items()
@@ -96,10 +100,10 @@ class PlacedScores(NamedTuple):
     used: Float[np.ndarray, "used n"]
 
 
-def placed_scores(
-    table: ScoreTable, target: ScoredModel, names: Sequence[str], directions: Sequence[int]
-) -> PlacedScores | None:
-    """The scores of these names that the target and all models of known truth have; None if nothing is to compare."""
+def placed_scores(table: ScoreTable, target: ScoredModel, directions: Mapping[str, int]) -> PlacedScores | None:
+    """The scores with these directions that the target and all models of known truth have; None if nothing is to
+    compare.
+    """
     unused, used = table.of("unused"), models_that_used(table, target)
     query, dealt_rows = table.rows("query"), table.rows("query", "holdout")
     models = (target, *unused, *used)
@@ -107,7 +111,7 @@ def placed_scores(
     def shared(rows: Int[np.ndarray, " some"]) -> dict[str, int]:
         return {
             name: way
-            for name, way in zip(names, directions, strict=True)
+            for name, way in directions.items()
             if all(name in model.scores and is_scored(model.scores[name], rows) for model in models)
         }
 
@@ -126,8 +130,7 @@ def recipe_evidence(table: ScoreTable, target: ScoredModel) -> float | None:
     """The p-value of "the target was trained like the models of known truth", on the holdout, which none of them used;
     None without a holdout, or with fewer than three of these models.
     """
-    names = [name for name in target.scores if table.directions[name]]
-    scores = placed_scores(table, target, names, [table.directions[name] for name in names])
+    scores = placed_scores(table, target, directed_scores(table, target))
     on_holdout = slice(len(table.rows("query")), None)
     if scores is None or len(scores.rows[on_holdout]) < 2:
         return None
@@ -158,14 +161,9 @@ def undamaged(table: ScoreTable, target: ScoredModel, stated: float) -> tuple[Ch
 
 
 def _place(
-    table: ScoreTable,
-    target: ScoredModel,
-    names: Sequence[str],
-    directions: Sequence[int],
-    alpha: float,
-    level: float = 0.95,
+    table: ScoreTable, target: ScoredModel, directions: Mapping[str, int], alpha: float, level: float = 0.95
 ) -> ShareLeft | None:
-    scores = placed_scores(table, target, names, directions)
+    scores = placed_scores(table, target, directions)
     if scores is None:
         return None
     has_holdout = len(scores.rows) > len(table.rows("query"))

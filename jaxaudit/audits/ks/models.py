@@ -74,12 +74,19 @@ def make_pool(sets: Sets[Examples], targets: Sequence[tuple[str, tuple[Part, ...
     return Pool(concatenate(parts, "pool"), query_at, holdout_at, calibration_at, members=members_at)
 
 
+TOGETHER = (
+    "deal copies together, as `jaxaudit deal` does; of sets that were dealt, leave out every record that has a copy, "
+    "and outputs on it"
+)
+"""To leave out the copies of one set alone would make the sets differ, whatever the target is."""
+
+
 def refuse_shared(sets: Sets[Examples]) -> None:
     """Refuses records of the holdout, or known members, in another set; those of members are told last."""
     for held, of in ((Role.HOLDOUT, HOLDOUT), (Role.MEMBERS, MEMBERS)):
         for role, other in sets.items():
             if held in sets and role not in (held, Role.MEMBERS):
-                refuse_held(other, sets[held], role.words, of=of)
+                refuse_held(other, sets[held], role.words, TOGETHER, of)
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:

@@ -1,9 +1,8 @@
 """The result of the `ks` audit, which is its JSON, the arrays saved with it, and the figure that `plot()` returns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from math import nan
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import msgspec
@@ -22,8 +21,6 @@ from jaxaudit.shadow_models import ShadowModels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from jaxaudit.plots import charts as plot
 
 Basis = Literal["own records", "holdout groups", "models"]
 GroupVerdict = Literal["remembered", "suspected", "not found", "cannot be found", "inconclusive"]
@@ -321,12 +318,16 @@ def plot_ks(audit: KSAudit, target: int) -> "Figure":
 
     judged = audit.targets[target]
     if judged.ratio is None:
-        rows = share_rows(audit.targets)
+        several = max(len(target.usage) for target in audit.targets) > 1
+        rows = [
+            (visible(target.name) + (f" ({visible(usage.method)})" if several else ""), usage)
+            for target in audit.targets
+            for usage in target.usage
+        ]
         if not rows:
             raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
         figure, axes = canvas(row_height(len(rows)) + 0.3)
-        usages = (usage for target in audit.targets for usage in target.usage)
-        plot.draw_shares(axes, rows, fraction_name(usage.question for usage in usages))
+        plot.draw_shares(axes, rows, fraction_name(usage.question for _, usage in rows))
         return figure
     figure, axes = canvas()
     which = typical(judged.ratio.rho)
@@ -342,18 +343,3 @@ def typical(rho: Rho) -> int:
     if np.isnan(rho.median) or np.isnan(values).all():
         return 0
     return int(np.nanargmin(np.abs(values - rho.median)))
-
-
-def share_rows(targets: Sequence[TargetResult]) -> "list[plot.ShareMark]":
-    """The used fraction of every target by every test of use; NaN where unknown."""
-    from jaxaudit.plots import charts as plot
-
-    several = max(len(target.usage) for target in targets) > 1
-    rows = []
-    for target in targets:
-        for usage in target.usage:
-            share = (usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper)
-            share = share if usage.has_fraction else (nan,) * 4
-            name = visible(target.name) + (f" ({visible(usage.method)})" if several else "")
-            rows.append(plot.ShareMark(name, *np.array((*share, usage.detectable), float).tolist()))
-    return rows

@@ -22,6 +22,7 @@ from jaxaudit.audits.ks.known_models import (
     asked_names,
     between_models,
     contrary_scores,
+    directed_scores,
     know_members,
     known_columns,
     members_within,
@@ -103,7 +104,7 @@ def score_evidence(
     that never used it. Known members, or else models that used it, tell what share. The rest is as in `ScoresTest`.
     """
     share = between_models(table, target, level)
-    directed = [name for name in target.scores if table.directions[name]]
+    directed = directed_scores(table, target)
     exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None
     if exact is None:
         unused = len(table.of("unused"))
@@ -445,32 +446,26 @@ DECIDES_NOTHING = "These are open-unlearning's numbers, which decide nothing."
 
 def _tofu(table: ScoreTable, target: ScoredModel) -> tuple[Judgement, ...]:
     """Forget quality and privleak beside the first retrained model, and between these; none without their scores."""
-    retrained = table.of("unused")
+    retrained, rows = table.of("unused"), {role: table.rows(role) for role in ("query", "holdout")}
 
-    def scores_of(name: str, *sets: Any) -> list[list[np.ndarray] | None]:
-        """The score `name` on each of `sets`, for the target and each retrained model; None where a record has none."""
-        rows = [table.rows(role) for role in sets]
-        values = (model.scores.get(name) for model in (target, *retrained))
+    def scores_of(name: str, *sets: str) -> list[list[np.ndarray]]:
+        """The score `name` on each of `sets`, of the target and each retrained model; empty where a record has none."""
+        values = [model.scores.get(name, np.full(len(table.sets), np.nan)) for model in (target, *retrained)]
         return [
-            [model_scores[rows_of_role] for rows_of_role in rows]
-            if model_scores is not None and all(is_scored(model_scores, rows_of_role) for rows_of_role in rows)
-            else None
-            for model_scores in values
+            [scores[rows[of]] for of in sets] if all(is_scored(scores, rows[of]) for of in sets) else []
+            for scores in values
         ]
 
-    ratios = [None if scores_found is None else scores_found[0] for scores_found in scores_of(TRUTH_RATIO, "query")]
-    areas = [
-        None if scores_found is None else mia_auc(*scores_found)
-        for scores_found in scores_of(MIN_K, "query", "holdout")
-    ]
-    of_ratios = [ratio for ratio in ratios[1:] if ratio is not None]
-    of_areas = [area for area in areas[1:] if area is not None]
+    ratio, *of_ratios = (scores[0] if scores else None for scores in scores_of(TRUTH_RATIO, "query"))
+    area, *of_areas = (mia_auc(*scores) if scores else None for scores in scores_of(MIN_K, "query", "holdout"))
+    of_ratios = [other_ratio for other_ratio in of_ratios if other_ratio is not None]
+    of_areas = [other_area for other_area in of_areas if other_area is not None]
     qualities: tuple[Number, ...] = ()
     leak = between = None
-    if ratios[0] is not None:
-        qualities = tuple(number(forget_quality(ratios[0], ratio)) for ratio in of_ratios)
-    if areas[0] is not None and of_areas:
-        leak = number(privleak(areas[0], of_areas[0]))
+    if ratio is not None:
+        qualities = tuple(number(forget_quality(ratio, other_ratio)) for other_ratio in of_ratios)
+    if area is not None and of_areas:
+        leak = number(privleak(area, of_areas[0]))
     if not qualities and leak is None:
         return ()
     several = len(of_ratios) > 1, len(of_areas) > 1

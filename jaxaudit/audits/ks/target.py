@@ -26,7 +26,7 @@ from jaxaudit.data.outputs.checks import ONE_MODEL, OutputsBySet, knows_members_
 from jaxaudit.data.outputs.model_copies import same_models
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.pairs import are_copies
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, few
 from jaxaudit.metrics.checks import (
     BEFORE_ON_HOLDOUT,
     BEFORE_OUTPUTS,
@@ -37,7 +37,6 @@ from jaxaudit.metrics.checks import (
     Check,
     counted,
     described,
-    listed,
     moved_columns,
     ranked,
     target_accuracy,
@@ -291,7 +290,7 @@ def refuse_order(files: Sequence[tuple[Outputs, Examples, str]]) -> None:
     else:
         better = f"with {described(moved, names)}"
         otherwise = (
-            f"put the columns in the order of the classes ({listed([class_name[:40] for class_name in names])}), or "
+            f"put the columns in the order of the classes ({few((class_name[:40] for class_name in names), 10)}), or "
             "give a table whose header names them"
         )
     if len(files) > 1 and blamed == [files[0]] and files[0][2] == "query set":

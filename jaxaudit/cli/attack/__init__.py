@@ -163,12 +163,8 @@ ATTACK = Command(
 
     `jaxaudit attack --data people.csv --label income --model nn --iterations 100 --targets 100`
 
-    `jaxaudit attack --data people.csv --label income --model nb --attacks distance --json`
-
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank, or every author of
     texts, where `shadows train` had the words --coins --groups author; trains nothing)
-
-    `jaxaudit attack --shadows bank --target out.npy`
 
     `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
     """,

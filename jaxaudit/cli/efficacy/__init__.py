@@ -111,8 +111,6 @@ EFFICACY = Command(
 
     `jaxaudit efficacy --model package.module:factory --params weights.safetensors --data forget.npz --classes 10`
 
-    `jaxaudit efficacy --model mlp --params a.safetensors --data mnist@train[:100] --reference untrained --json`
-
     `jaxaudit efficacy --model saved_bert/ --data texts.npz` (a folder of transformers' `save_pretrained`; arrays
     `input_ids`, `attention_mask` and `y`, which the network gets by name)
 

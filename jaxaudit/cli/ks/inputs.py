@@ -31,23 +31,21 @@ from jaxaudit.cli.options import ModelSource, command_line
 from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
-    drop_from,
+    calibration_beside,
     group_columns,
-    match,
     reader,
     tell_of_readings,
     text_reader,
     with_named_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.data import Examples, align_dealt
+from jaxaudit.data import Examples, align_classes, align_dealt
 from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
 from jaxaudit.data.bank.description import MOST_CLASSES, WHOLE, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.deals import ModelPlaces, answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
-from jaxaudit.data.pairs import without_copies
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
 from jaxaudit.metrics.memory import LEAST_MEMBERS
@@ -122,10 +120,10 @@ class Case(NamedTuple):
 
 
 def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
-    """The sets and outputs that these options name; with `--drop-overlap`, without shared records.
+    """The sets and outputs that these options name.
 
-    Files of outputs have one row per record of the sets as read; rows of dropped records are dropped, too. A set alone
-    is dealt here into query set, holdout and known members.
+    Files of outputs have one row per record of the sets as read; rows of records that are left out are, too. A set
+    alone is dealt here into query set, holdout and known members.
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
     inputs = used_inputs(options)
@@ -136,12 +134,12 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
     whole = names.map(lambda _, name: read(name))
     query = whole[Role.QUERY]
 
-    def matched(role: Role, examples: Examples) -> Examples:
+    def aligned(role: Role, examples: Examples) -> Examples:
         if role == Role.CALIBRATION:
-            return match(query, examples, drop_shared=data.drop_overlap)
+            return align_classes(query, examples)
         return examples if role == Role.QUERY else align_dealt(query, examples)
 
-    sets = whole.map(matched)
+    sets = whole.map(aligned)
     if set_alone:
         needed = LEAST_MEMBERS * (3 if Role.CALIBRATION in sets else 4)
         if len(query) < needed:
@@ -152,8 +150,10 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
         key_of_deal = jax.random.key(options.audit.seed)
         dealt_sets = dealt_set(key_of_deal, query, with_calibration=Role.CALIBRATION not in sets)
         whole, sets = whole | dealt_sets, sets | dealt_sets
-    if not data.drop_overlap:
-        refuse_shared(sets)
+    dealt_sets = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    if Role.CALIBRATION in sets:
+        sets |= Sets(calibration=calibration_beside(sets[Role.CALIBRATION], dealt_sets))
+    refuse_shared(dealt_sets)
     sets = with_named_groups(sets, data.groups, names)
 
     def one(place: OutputsPlace, role: Role, is_challenge: bool) -> Outputs:
@@ -167,7 +167,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
         outputs = load_outputs(place, query.class_names, len(examples), kind, of=role.words, records=records)
         return outputs.take(positions(examples, sets[role])) if role == Role.CALIBRATION else outputs
 
-    case = Case(
+    return Case(
         sets,
         file_targets(inputs, one, target.allow_unrelated_target),
         read=whole.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION).map(
@@ -175,7 +175,6 @@ def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
         ),
         commitment=None if key is None else key.commitment,
     )
-    return _apart(case) if Role.HOLDOUT in sets and data.drop_overlap else case
 
 
 def file_targets(
@@ -197,22 +196,6 @@ def file_targets(
     return tuple(
         FileTarget(of_model, earlier, allow_unrelated).called(name) for name, of_model in zip(names, sets, strict=True)
     )
-
-
-def _apart(case: Case) -> Case:
-    """The same without records that query set, calibration set, holdout and members share."""
-    compared = case.sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
-    whole = calibration = case.sets.get(Role.CALIBRATION)
-    for role in (*compared,)[1:]:
-        calibration = calibration and drop_from(calibration, compared[role], role.words)
-    rows = Sets(**dict(zip(map(str, compared), without_copies(*compared.values()), strict=True)))
-    lost = {role.words: len(examples) - len(rows[role]) for role, examples in compared.items()}
-    if any(lost.values()):
-        say(
-            f"{' and '.join(lost)} share records; dropped every record with a copy, "
-            f"{' and '.join(f'{count} of the {role}' for role, count in lost.items())}, and their rows of outputs"
-        )
-    return case.take(rows if whole is None else rows | Sets(calibration=positions(whole, calibration)))
 
 
 def name_apart(names: Sequence[str], paths: Sequence[str]) -> list[str]:

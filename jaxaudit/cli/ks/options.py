@@ -153,12 +153,10 @@ class KSFlags(Seeded):
         of=~ModelSource.SCORES,
     )
     test_option: tuple[str, ...] = option(
-        "Set a field of a test. holdout.mixed: its models, each trained on random records of query "
-        "set and holdout (40). rho.replicates: its pairs of models (5); rho.controls: those trained on both sets (1); "
-        "rho.subsample: the share of the calibration set that each replicate draws (0.9). shadow.never, shadow.half, "
-        "shadow.fully: its models trained without the query set (39), on half (19) and on all of it (19). stated of "
-        "members, deletion, holdout, shadow and scores: `forgotten` requires that the upper limit of the used fraction "
-        "(one-sided, 95%) is at most this (0.25). Repeatable.",
+        "Set a field of a test. Numbers of models: holdout.mixed (40), rho.replicates (5 pairs), rho.controls (1), "
+        "shadow.never, shadow.half and shadow.fully (39, 19, 19: trained on none, half and all of the query set). "
+        "rho.subsample: the share of the calibration set that each replicate draws (0.9). stated, of all but rho: "
+        "`forgotten` requires an upper limit of the used fraction (one-sided, 95%) of at most this (0.25). Repeatable.",
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--test-option"),

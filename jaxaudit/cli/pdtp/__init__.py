@@ -83,8 +83,6 @@ PDTP = Command(
 
     `jaxaudit pdtp` (embedded breast cancer data, a neural network, less than a minute)
 
-    `jaxaudit pdtp --data people.csv --label income --sample 1000 --model nb`
-
     `jaxaudit pdtp --data people.csv --label income --model sklearn.ensemble:RandomForestClassifier --recipe
     max_depth=6 --json`
     """,

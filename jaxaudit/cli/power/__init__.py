@@ -145,10 +145,9 @@ POWER = Command(
     },
     """How small a used fraction of a data set could `jaxaudit ks` detect, and what could it conclude?
 
-    Trains shadow models, each on half of the query set and a share of the calibration set, and
-    measures how far their outputs separate the halves, for a target with data of its own. Gives the probability of
-    detecting use of 1% to 100% with the records given, with fewer and with more, and with larger holdouts; and that of
-    each verdict, `forgotten` included, with known members and without.
+    Trains shadow models, each on half of the query set and a share of the calibration set, and measures how far their
+    outputs separate the halves. Gives the probability of detecting use of 1% to 100% with the records given, with fewer
+    and with more; and that of each verdict, with known members and without.
 
     Examples:
 

@@ -20,8 +20,8 @@ from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.read_sets import (
+    calibration_beside,
     group_columns,
-    match,
     read_scores,
     reader,
     tell_of_large_numbers,
@@ -31,7 +31,7 @@ from jaxaudit.cli.read_sets import (
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.show import Job, Outcome, Summary
-from jaxaudit.data import is_image
+from jaxaudit.data import align_classes, is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_by_role, hash_of_groups
@@ -137,7 +137,7 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:
         query, calibration = with_calibration_set(jax.random.key(options.audit.seed), whole, THIRD)
     else:
         query = read(data.query or "")
-        calibration = match(query, read(data.calibration), drop_shared=data.drop_overlap)
+        calibration = calibration_beside(align_classes(query, read(data.calibration)), Sets(query=query))
         options = with_usual(options, query_size=len(query))
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
     tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))

@@ -155,22 +155,18 @@ LM = Command(
 
     A row a record, with four numbers of each model, lower for what it is more likely to have been trained on: loss
     (mean negative log-likelihood of the answer's tokens given the prompt; of all tokens but the first of a text),
-    min_k, min_k_plus_plus, and zlib. A token with characters of prompt and answer is the answer's. With `--answer-start
-    prompt-tokens` the numbers are those of open-unlearning's mia_*. Beside them are covariates, which no model made:
-    tokens, of the answer, prompt_tokens, and, if `jaxaudit deal` made the files, words_1 to words_3, how difficult the
-    answer's are (nats a token) by n-grams that records of other groups teach. Of a chat the last message of the
-    assistant is the answer, and the tokenizer's own chat template writes what precedes it, in a process with bounded
-    memory and time; without one, the messages' contents do. Models are read from folders: nothing is downloaded, code
-    in a folder is never run, and weights must be safetensors. Records without a number are left out, and counted on
-    standard error.
+    min_k, min_k_plus_plus, and zlib; with `--answer-start prompt-tokens` those of open-unlearning's mia_*. Covariates,
+    which no model made: tokens, of the answer, prompt_tokens, and, if `jaxaudit deal` made the files, words_1 to
+    words_3, how difficult the answer's are (nats a token) by n-grams of other groups' records. Of a chat the last
+    message of the assistant is the answer, after what the tokenizer's own chat template writes. Models are read from
+    folders: nothing is downloaded, code in a folder is never run, and weights must be safetensors. Records without a
+    number are left out, and counted on standard error.
 
     Examples:
 
     `jaxaudit scores lm model deal/query.jsonl deal/holdout.jsonl deal/members.jsonl --out scores.csv`
 
     `jaxaudit scores lm base deal/*.jsonl --adapter unlearned --before finetuned --baseline base --out scores.csv`
-
-    `jaxaudit scores lm unlearned texts.jsonl --before finetuned --baseline base --out scores.parquet`
     """,
     first=("scores",),
     compiles=False,
@@ -187,8 +183,6 @@ OPEN_UNLEARNING = Command(
     Models are named after the file of their log, or its folder.
 
     Examples:
-
-    `jaxaudit scores open-unlearning npo/evals/TOFU_EVAL.json --unused retain90/TOFU_EVAL.json --out scores.csv`
 
     `jaxaudit scores open-unlearning npo/evals/TOFU_EVAL.json --unused seed_1/TOFU_EVAL.json
     --unused seed_2/TOFU_EVAL.json --used full/TOFU_EVAL.json --records-per-group 20 --out scores.parquet`

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.bank import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING, named_sets
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner, time_of
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, refuse_without_effect, with_usual, with_values
-from jaxaudit.cli.own_code import OF_TEXTS, is_of_sklearn, parse_judged, source_hashes
+from jaxaudit.cli.own_code import OF_TEXTS, is_of_sklearn, model_hash, parse_judged
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
 from jaxaudit.cli.recipe import load_estimator, refuse_other_network
@@ -171,7 +171,7 @@ def _estimator(options: TrainOptions, query: Examples) -> EstimatorLearner | Non
 
 def _in_words(options: TrainOptions, source: ModelSource) -> str:
     """The recipe in words: every option of the models and their training, and hashes of your own code."""
-    sources = [f"source of {role} {digest}" for role, digest in source_hashes(options).items()]
+    source_hash = model_hash(options)
     set_fields = [
         field
         for field in fields_of(options)
@@ -186,7 +186,7 @@ def _in_words(options: TrainOptions, source: ModelSource) -> str:
         + (" ".join(map(str, field.value)) if isinstance(field.value, tuple) else str(field.value))
         for field in set_fields
     ]
-    return ", ".join([*facts, *sources])
+    return ", ".join([*facts, *([f"source of model {source_hash}"] if source_hash else [])])
 
 
 def _estimate(

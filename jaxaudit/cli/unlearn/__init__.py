@@ -95,16 +95,14 @@ class UnlearnFlags(Seeded):
         check=lambda text: parse_names(text, METHODS, "--methods"),
     )
     method_option: tuple[str, ...] = training_option(
-        "Set an option of a method: its name, a field, and a value. fisher.variant: noise as in Golatkar et al. "
-        "(golatkar, the default), in the paper's equation (paper), or in the paper's code (becker-code). fisher.alpha: "
-        "strength of the noise (3e-6). negative-gradient.beta: weight of the loss of the remaining records (0.95). "
-        "ssd.selection: parameters are dampened whose Fisher information is more than this times that of all records "
-        "(10). ssd.strength: the smaller, the more these are dampened (1). NAME.epochs and NAME.learning_rate, of all "
-        "but fisher and ssd: how a method trains (10 epochs at 0.01; gradient-ascent 0.003, scrub 0.0005; "
-        "gradient-difference, npo, simnpo and rmu 0.0002, by AdamW). npo.beta (0.1), simnpo.beta (4.5): inverse "
-        "temperature; the larger, the sooner the pull on a record ends. rmu.layer: the activation to move, by its name "
-        "in the network, such as block 1 (the middle one). rmu.coefficient: length of the vector that activations are "
-        "moved to (2). Repeatable.",
+        "Set an option of a method. fisher.variant: noise as in Golatkar et al. (golatkar, the default), in the "
+        "paper's equation (paper), or in its code (becker-code). fisher.alpha: its strength (3e-6). "
+        "negative-gradient.beta: weight of the loss of the remaining records (0.95). ssd.selection: parameters are "
+        "dampened whose Fisher information is more than this times that of all records (10). ssd.strength: the "
+        "smaller, the more (1). NAME.epochs and NAME.learning_rate, of methods that train (10 epochs at 0.01; "
+        "gradient-ascent 0.003, scrub 0.0005; gradient-difference, npo, simnpo and rmu 0.0002, by AdamW). npo.beta "
+        "(0.1), simnpo.beta (4.5): the larger, the sooner the pull on a record ends. rmu.layer: the activation to "
+        "move, such as block 1 (the middle one). rmu.coefficient: length of what it is moved to (2). Repeatable.",
         default=(),
         metavar="NAME.FIELD=VALUE",
         check=partial(parse_field, "--method-option"),
@@ -194,9 +192,8 @@ UNLEARN = Command(
     doc="""Did unlearning work? (Becker & Liebig 2022)
 
     Trains models, makes them forget some records by each method, and compares efficacy, accuracy and membership attacks
-    with those of models retrained without the records. With --outputs it trains nothing, and scores models of your own
-    by what they say. A method that forgets too little or too much is distinguishable
-    from retraining.
+    with those of models retrained without the records: a method that forgets too little or too much is distinguishable.
+    With --outputs it trains nothing, and scores models of your own by what they say.
 
     Examples:
 
@@ -206,11 +203,6 @@ UNLEARN = Command(
     (models of your own, of any library; trains nothing)
 
     `jaxaudit unlearn --data mnist --class 3 --fraction 0.5 --methods retraining,amnesiac,fisher --seeds 20`
-
-    `jaxaudit unlearn --data mine.npz --class cat --fraction 1 --method-option fisher.variant=paper
-    --method-option fisher.alpha=1e-9 --out run`
-
-    `jaxaudit unlearn --methods fine-tuning,gradient-ascent,negative-gradient,scrub,ssd --seeds 20`
 
     `jaxaudit unlearn --data retain.jsonl --forget forget.jsonl --test-data test.jsonl --recipe tokens=words
     --recipe optimizer=adamw --recipe learning-rate=0.003 --epochs 8 --methods

@@ -117,9 +117,13 @@ def ks_audit(name: str = "outputs.csv") -> KSAudit:
 
     said = np.concatenate([rng.beta(a, 1, (1, RECORDS)).astype(np.float32) for a in (25, 1.0)])
 
+    def distance(first: np.ndarray, second: np.ndarray) -> float:
+        gap = charts.widest_gap_at(first, second)
+        return gap.high - gap.low
+
     def target(called: str, confidences: np.ndarray, truth: Truth | None) -> TargetResult:
-        above = np.array([charts.widest_gap_at(row, confidences).distance for row in query])
-        below = np.array([charts.widest_gap_at(*rows).distance for rows in zip(query, calibration, strict=True)])
+        above = np.array([distance(row, confidences) for row in query])
+        below = np.array([distance(*rows) for rows in zip(query, calibration, strict=True)])
         median = float(np.median(above / below))
         values, distances, bottom = (tuple(row.tolist()) for row in (above / below, above, below))
         rho = Rho(values, median, median - 0.05, median + 0.05, distances, bottom, error_of(0.05))

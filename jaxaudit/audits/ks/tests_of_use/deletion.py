@@ -14,13 +14,12 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     taught_by_records,
 )
 from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words, judgement_of_use
-from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.examples import Role
 from jaxaudit.data.outputs.checks import UNCHANGED, of_one_model
-from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_APART, Check
 from jaxaudit.metrics.memory import deletion_test
 from jaxaudit.metrics.permutation import least_permutations
-from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Question, refuse_stated
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Question
 from jaxaudit.randomness import stream
 
 BEYOND = (
@@ -84,14 +83,6 @@ class DeletionTest(KSTest):
     needs_before: ClassVar[bool] = True
     trains: ClassVar[bool] = False
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "none"
-
-    def refuse(self, sets: Sets[Examples]) -> None:
-        refuse_stated(self.stated)
-        if Role.HOLDOUT not in sets:
-            raise InputError(
-                "the deletion test needs a holdout: records like the query set's that neither the model before the "
-                "deletion nor the model after it used, such as later ones (`holdout`)."
-            )
 
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float

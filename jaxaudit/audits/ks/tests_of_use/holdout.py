@@ -40,7 +40,7 @@ from jaxaudit.metrics.difficulty import residual_scores
 from jaxaudit.metrics.holdout import holdout_test, swapped
 from jaxaudit.metrics.permutation import check_groups, least_permutations, permutation_test
 from jaxaudit.metrics.shadow import SHARE
-from jaxaudit.metrics.usage import STATED_FRACTION, UNKNOWN, Usage, conclude, refuse_stated, without_fraction
+from jaxaudit.metrics.usage import STATED_FRACTION, UNKNOWN, Usage, conclude, without_fraction
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Kind, Pool
 
@@ -107,9 +107,7 @@ class HoldoutTest(KSTest):
         return replace(self, mixed=min(self.mixed, LEAST))
 
     def refuse(self, sets: Sets[Examples]) -> None:
-        refuse_stated(self.stated)
-        if Role.HOLDOUT not in sets:
-            raise InputError("the holdout test needs a holdout: records of the query set's provider (`holdout`).")
+        super().refuse(sets)
         if self.mixed and self.mixed < LEAST:
             raise InputError(
                 f"the holdout test needs at least {LEAST} shadow models for a p-value of 0.05; got {self.mixed}."

@@ -18,7 +18,7 @@ from jaxaudit.audits.ks.tests_of_use.dealt import (
     taught_by_records,
 )
 from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words, judgement_of_use
-from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.examples import Role
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
@@ -26,7 +26,7 @@ from jaxaudit.metrics.exchangeability import holdout_like_query
 from jaxaudit.metrics.memory import LEAST_MEMBERS, members_test
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.scores import cut, profile
-from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Question, refuse_stated
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Question
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import Pool
 
@@ -95,14 +95,6 @@ class MembersTest(KSTest):
     @property
     def assumes(self) -> str:
         return ASSUMES[self.question]
-
-    def refuse(self, sets: Sets[Examples]) -> None:
-        refuse_stated(self.stated)
-        if Role.HOLDOUT not in sets:
-            raise InputError(
-                "the members test needs a holdout, too: records of the query set's provider that nobody trained on "
-                "(`holdout`)."
-            )
 
     def refuse_pool(self, pool: Pool) -> None:
         members = pool.members.stop - pool.members.start

@@ -32,7 +32,7 @@ from jaxaudit.metrics.checks import (
     calibration_like_target,
 )
 from jaxaudit.metrics.shadow import SHARE, accuracies_on_unused, shadow_test
-from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, refuse_stated, without_fraction
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, without_fraction
 from jaxaudit.shadow_models import OF_QUERY, Pool
 
 NEEDS = frozenset({CALIBRATION_LIKE_QUERY, CALIBRATION_LIKE_TARGET, SHADOW_MODELS, TARGET_OUTPUTS})
@@ -93,7 +93,7 @@ class ShadowTest(KSTest):
         return replace(self, **{name: min(getattr(self, name), count) for name, count in fewest.items()})
 
     def refuse(self, sets: Sets[Examples]) -> None:
-        refuse_stated(self.stated)
+        super().refuse(sets)
         if min(self.never, self.fully) < LEAST or self.half < 0:
             raise InputError(
                 f"the shadow test needs at least {LEAST} shadow models trained without the query set and as many "

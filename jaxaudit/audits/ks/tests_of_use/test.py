@@ -25,9 +25,19 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.result import Details, OwnNumbers
 from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.shadow import behaves_like
-from jaxaudit.metrics.usage import ALPHA, WORDING, Usage, at_most, used_share, without_fraction
+from jaxaudit.metrics.usage import (
+    ALPHA,
+    STATED_FRACTION,
+    WORDING,
+    Usage,
+    at_most,
+    refuse_stated,
+    used_share,
+    without_fraction,
+)
 from jaxaudit.shadow_models import Pool
 
 NOT_KNOWN = "how much this model remembers of what it used is not known"
@@ -154,6 +164,16 @@ class Judgement(NamedTuple):
     fraction_rests_on: frozenset[str] = frozenset()
     again: "Callable[[Usage], Judgement] | None" = None
 
+    def of(self, usage: Usage) -> "Judgement":
+        """The judgement for these numbers of the same target."""
+        return self._replace(details=usage) if self.again is None else self.again(usage)
+
+
+NEEDED = {
+    Role.HOLDOUT: "a holdout: records of the query set's provider that no model in question was trained on",
+    Role.MEMBERS: "known members: records that the target did use",
+}
+
 
 @runtime_checkable
 class KSTest(Protocol):
@@ -202,7 +222,11 @@ class KSTest(Protocol):
         return self
 
     def refuse(self, sets: Sets[Examples]) -> None:
-        """Refuses (`InputError`) sets that the test cannot be made with."""
+        """Refuses (`InputError`) sets that the test cannot be made with, such as those without one of its `roles`."""
+        refuse_stated(getattr(self, "stated", STATED_FRACTION))
+        for role in Role:
+            if role in self.roles and role not in sets:
+                raise InputError(f"the {self.title} needs {NEEDED.get(role, role.words)} (`{role}`).")
 
     def refuse_pool(self, pool: Pool) -> None:
         """Refuses (`InputError`) records of all sets together that the test cannot be made with."""

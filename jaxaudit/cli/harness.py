@@ -42,7 +42,7 @@ from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.errors import InputError, InputErrors
 
 if TYPE_CHECKING:
-    from jaxaudit.ensemble import Executor
+    from jaxaudit.ensemble.workers import Pulling
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,10 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
-    with crew(recipe) as workers, progress_on_stderr(job.label, job.after) as progress:
-        audit = job.audit(Execution(number, progress, checkpoints, workers))
+    with crew(recipe) as workers:
+        pace = str if workers is None else workers.pace
+        with progress_on_stderr(job.label, job.after, pace) as progress:
+            audit = job.audit(Execution(number, progress, checkpoints, workers))
     provenance = Provenance(
         **describe_machine(),
         command=command_line(name, job.repeats or job.options),
@@ -292,7 +294,7 @@ def before_jax(recipe: RecipeFlags | None) -> None:
 
 
 @contextmanager
-def crew(recipe: RecipeFlags | None) -> "Iterator[Executor | None]":
+def crew(recipe: RecipeFlags | None) -> "Iterator[Pulling | None]":
     """The workers within this context, or None if this process trains; their failures are printed on stderr, and all
     end with the context.
     """

@@ -36,10 +36,14 @@ Show = Callable[[int, int, float | None], None]
 
 
 @contextmanager
-def progress_on_stderr(label: str, after: str | None = None) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the remaining time on a terminal; a line every half minute if stderr is a file."""
+def progress_on_stderr(
+    label: str, after: str | None = None, pace: Callable[[], str] = str
+) -> Iterator[Callable[[int, int], None]]:
+    """A bar with the remaining time on a terminal; a line every half minute if stderr is a file. `pace` says more of
+    the work.
+    """
     with ExitStack() as shown, lasting_interrupt() as check:
-        show = shown.enter_context(_bar(label) if sys.stderr.isatty() else _log(label))
+        show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
         clock, ended = Pace(), False
 
         def show_and_check(done: int, total: int) -> None:
@@ -78,7 +82,7 @@ class Pace:
 
 
 @contextmanager
-def _bar(label: str) -> Iterator[Show]:
+def _bar(label: str, more: Callable[[], str]) -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -93,13 +97,13 @@ def _bar(label: str) -> Iterator[Show]:
         task = bar.add_task(label, total=None, left="compiling")
 
         def show(done: int, total: int, left: float | None) -> None:
-            bar.update(task, completed=done, total=total, left=_left(done, left))
+            bar.update(task, completed=done, total=total, left=_with(_left(done, left), more()))
 
         yield show
 
 
 @contextmanager
-def _log(label: str) -> Iterator[Show]:
+def _log(label: str, more: Callable[[], str]) -> Iterator[Show]:
     started = last = time.monotonic()
 
     def show(done: int, total: int, left: float | None) -> None:
@@ -107,10 +111,14 @@ def _log(label: str) -> Iterator[Show]:
         now = time.monotonic()
         if now - last >= LOG_SECONDS:
             last = now
-            rest = f", {_left(done, left)}" if done < total else ""
-            say(f"{label}: {done / total:.0%} after {duration(now - started)}{rest}")
+            rest = _left(done, left) if done < total else ""
+            say(_with(f"{label}: {done / total:.0%} after {duration(now - started)}", rest, more()))
 
     yield show
+
+
+def _with(*words: str) -> str:
+    return ", ".join(filter(None, words))
 
 
 def _left(done: int, seconds: float | None) -> str:

@@ -122,7 +122,7 @@ def _submitted(executor: Executor, task: Task) -> Future[Answer]:
     except RuntimeError as error:  # a BrokenExecutor is one
         raise InputError(
             f"the executor takes no more work ({first_line(error)}): was one of its workers ended for want of memory? "
-            "What is finished is kept where checkpoints are: call again with them, and with fewer workers."
+            "What is finished is kept where checkpoints are. ensemble.LocalWorkers starts another worker by itself."
         ) from error
 
 

@@ -1,22 +1,23 @@
 """Workers: processes of this machine, each with a GPU or a share of the cores; or actors of a Ray cluster.
 
 Each is a lasting process, so programs are compiled once. Processes are spawned, since a process must not be forked once
-JAX has started. They end when this process ends, even if it is killed. Ray places actors on machines and reports which
-ended; `Pulling` and `distribute` assign and repeat tasks. Ray is imported only here, when it is used.
+JAX has started. They end when this process ends, even if it is killed: their input is a pipe from this process, which
+is then closed. Ray places actors on machines and reports which ended; `Pulling` and `distribute` assign and repeat
+tasks. Ray is imported only here, when it is used.
 """
 
 import os
+import pickle
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import pairwise
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -25,6 +26,7 @@ import jax
 import numpy as np
 
 from jaxaudit.ensemble.concurrency import cores, threads
+from jaxaudit.ensemble.local_child import read_frame, write_frame
 from jaxaudit.errors import InputError, check_ranges, first_line, imported
 
 STARTS = 3
@@ -67,7 +69,15 @@ class Pulling:
         self._start, self._lock, self._asked = start, Lock(), SimpleQueue[_Asked | None]()
         self._closed, self._left, self._error = False, places, RuntimeError("there are no workers")
         self._workers: dict[int, Worker] = {}
+        self._answered, self._first = 0, 0.0
         self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]
+
+    def pace(self) -> str:
+        """How many workers are ready, and how many chunks per minute were trained since the first one, in words."""
+        ready = len(self._workers)
+        ready = f"{ready} of {self._left} workers" if ready < self._left else f"{ready} workers"
+        minutes = (time.monotonic() - self._first) / 60
+        return ready if self._answered < 2 else f"{ready}, {(self._answered - 1) / minutes:.2g} chunks a minute"
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """The future result of `fn(*args, **kwargs)` in a worker; a RuntimeError if it is closed, or no worker can be
@@ -128,6 +138,9 @@ class Pulling:
                     failed, error = _answer(worker, task, failed)
                     if error is not None:
                         break
+                    with self._lock:
+                        self._first = self._first or time.monotonic()
+                        self._answered += 1
                 else:
                     return
             finally:
@@ -165,16 +178,16 @@ def _answer(worker: Worker, task: _Asked, failed: int) -> tuple[int, BaseExcepti
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """The environment variable that limits which GPUs CUDA shows to a process. (JAX's own limit has no variable.)"""
+CHILD = "from jaxaudit.ensemble.local_child import answer_calls; answer_calls()"
 
 
-class LocalWorkers(ProcessPoolExecutor):
-    """An executor of processes on this machine, which are spawned. Use it as a context manager.
+class LocalWorkers(Pulling):
+    """An executor of processes on this machine. Use it as a context manager, or call `close`.
 
     On a CPU each worker has a share of this process's cores, but as many threads as this process, so that its numbers
     are the same bit for bit. With GPUs each worker has one: the first `count` of `CUDA_VISIBLE_DEVICES`, or of all. JAX
     in this process must then use one GPU, too, without preallocating memory: before its first use, call
     `jax.config.update("jax_cuda_visible_devices", "0")`, with `XLA_PYTHON_CLIENT_PREALLOCATE=false` in the environment.
-    A worker that ends, such as for want of memory, ends them all.
 
     Raises:
         InputError: there are fewer than 1 worker, or more than GPUs were named.
@@ -182,41 +195,9 @@ class LocalWorkers(ProcessPoolExecutor):
 
     def __init__(self, count: int) -> None:
         check_ranges("[1, inf)", count=count)
-        context, on_cpu = get_context("spawn"), jax.default_backend() == "cpu"
-        places = context.SimpleQueue()
-        for place in cores_of_workers(cores(), count) if on_cpu else gpus_of(os.environ.get(VISIBLE), count):
-            places.put(place)
-        # Workers end when this is closed, by `__exit__` or with this process.
-        closing, self._alive = context.Pipe(duplex=False)
-        super().__init__(count, context, _begin, (places, closing, threads()))
-
-    def __exit__(self, *_: object) -> None:
-        """Ends all workers at once, even during a task."""
-        self._alive.close()
-        self.shutdown(cancel_futures=True)
-
-
-def _begin(places: Any, closing: Connection, cpu_threads: int) -> None:
-    """Prepares a worker for JAX's first use in it: its cores or its GPU, Ctrl-C left to its driver, no standard output,
-    which is the driver's.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.dup2(2, 1)
-    place = places.get()
-    if isinstance(place, str):
-        os.environ |= {VISIBLE: place, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    else:
-        jax.config.update("jax_platforms", "cpu")
-        os.environ["NPROC"] = str(cpu_threads)
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, place)
-    Thread(target=_end_with, args=(closing,), daemon=True).start()
-
-
-def _end_with(closing: Connection) -> None:
-    with suppress(EOFError):
-        closing.recv()
-    os._exit(0)
+        on_cpu = jax.default_backend() == "cpu"
+        chosen = [] if on_cpu else gpus_of(os.environ.get(VISIBLE), count)
+        super().__init__(lambda index: _Process(_environment(index, count, on_cpu, chosen)), count)
 
 
 def cores_of_workers(everything: list[int], count: int) -> list[list[int]]:
@@ -247,6 +228,65 @@ def gpus_of(visible: str | None, count: int) -> list[str]:
             "workers, or name more."
         )
     return visible_gpus[:count]
+
+
+def _environment(worker: int, count: int, on_cpu: bool, gpus: list[str]) -> dict[str, str]:
+    # A worker has this process's import path, in the same order.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path)}
+    if on_cpu:
+        core_list = ",".join(map(str, cores_of_workers(cores(), count)[worker]))
+        return environment | {"JAX_PLATFORMS": "cpu", "NPROC": str(threads()), "JAXAUDIT_CORES": core_list}
+    return environment | {VISIBLE: gpus[worker], "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+
+class _Process:
+    """A process that answers calls through pipes."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        # In its own process group it does not receive the terminal's Ctrl-C; this process ends it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict(environment),
+            process_group=0,
+        )
+        self._lock = Lock()
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        content = pickle.dumps((fn, args, kwargs), protocol=5)
+        try:
+            write_frame(self._process.stdin, content)
+            answer = read_frame(self._process.stdout)
+        except (OSError, ValueError):  # of a pipe that broke, or that `kill` closed
+            answer = None
+        if answer is None:
+            raise WorkerEnded(self._end())
+        done, value = pickle.loads(answer)
+        if done:
+            return value
+        raise value
+
+    def kill(self) -> None:
+        with self._lock:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                # Closing may fail to flush unwritten data, which nobody needs any more.
+                with suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()
+
+    def _end(self) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5)
+        status = self._process.poll()
+        if status is None:
+            return f"process {self._process.pid} closed its pipe"
+        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        return f"process {self._process.pid} {how}"
 
 
 INSTALL = "pip install 'jaxaudit[ray]'"

@@ -1,13 +1,14 @@
 """Chunks trained by workers, of this machine or Ray's: the numbers of one process, whoever dies on the way."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,33 @@ class NeverFitted(NearestCentroid):
         raise AssertionError("all of its chunks are kept")
 
 
+class Watched:
+    """Kills a worker when the first chunk is finished."""
+
+    def __init__(self, workers: LocalWorkers) -> None:
+        self.workers, self.killed = workers, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        if 0 < done < total and not self.killed:
+            self.killed = processes(self.workers)[0]
+            os.kill(self.killed, signal.SIGKILL)
+
+
+def processes(workers: LocalWorkers) -> list[int]:
+    return [each._process.pid for each in workers._workers.values()]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.outer
+def test_a_worker_that_is_killed_changes_nothing(two: Any):
+    one = learner(Dropped, epochs=300)
+    alone, watched = fit(one, Execution(2)), Watched(two)
+    with pytest.warns(RuntimeWarning, match="process .* SIGKILL.*attempt 2 of 4"):
+        again = fit(one, Execution(2, watched, executor=two))
+    assert watched.killed
+    assert again.tobytes() == alone.tobytes()
+    assert watched.killed not in processes(two)
+
+
 class Deadly(NearestCentroid):
     """Ends every process that trains it."""
 
@@ -91,10 +119,23 @@ class Deadly(NearestCentroid):
 
 
 @pytest.mark.outer
-def test_a_worker_that_ends_loses_nothing_that_was_finished(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("limit", "models", "said"),
+    [("ATTEMPTS", 1, r"status 9.*2 times.*memory"), ("MOST_ENDED", MODELS, r"the 1 before it.*none trained")],
+)
+def test_chunks_that_end_their_workers_are_given_up(
+    limit: str, models: int, said: str, two: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(f"jaxaudit.ensemble.train.{limit}", 2)
+    with pytest.warns(RuntimeWarning), pytest.raises(InputError, match=said):
+        fit_many(KEYS[:models], ROWS[:models], *POOL, Deadly(), execution=Execution(1, executor=two))
+
+
+@pytest.mark.outer
+def test_any_executor_will_do_and_a_broken_one_loses_nothing_that_was_finished(tmp_path: Path):
     one = LEARNERS["whole"]
     alone = fit(one, Execution(3))
-    with LocalWorkers(2) as pool:
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         assert fit(one, Execution(3, None, tmp_path, pool)).tobytes() == alone.tobytes()
         with pytest.warns(RuntimeWarning), pytest.raises(InputError, match="takes no more work"):
             fit_many(KEYS[:1], ROWS[:1], *POOL, Deadly(), execution=Execution(1, executor=pool))

@@ -223,9 +223,8 @@ def start(copy: Path, mutant: Mutant | None, tests: list[str], inner: bool) -> i
         stop = () if mutant is None else ("-x",)
         # Plugins of pytest were imported before pytest could look into them.
         plain = ("-q", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-o", f"cache_dir={ROOT / '.pytest_cache'}")
-        # Of files that are named, both circles are run.
         files = sorted({test.partition("::")[0] for test in tests})
-        where = ("-o", f"testpaths={' '.join(files)}") if inner else files
+        where = ("-o", f"testpaths={' '.join(files)}") if inner else ("--outer", *files)
         code = int(pytest.main([*stop, *plain, *where], plugins=[Chosen(tests)]))
     except BaseException:
         (copy / "said").write_text(traceback.format_exc())

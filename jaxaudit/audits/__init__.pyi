@@ -39,6 +39,7 @@ from .ks.by_group import group_evidence as group_evidence
 from .ks.evidence import of_file as of_file
 from .ks.judge import evidence_for as evidence_for
 from .ks.judge import leave_one_out as leave_one_out
+from .ks.judge import unlearned_models as unlearned_models
 from .ks.judge_outputs import HOLM as HOLM
 from .ks.judge_outputs import adjusted as adjusted
 from .ks.judge_outputs import floor_of as floor_of

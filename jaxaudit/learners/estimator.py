@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -86,6 +86,8 @@ class EstimatorLearner:
     prototype: Any
     classes: int
     columns: tuple[Column, ...] = ()
+    said: set[str] = field(default_factory=set[str], init=False, repr=False)
+    """Warnings that were repeated: of many models most warn of the same."""
 
     def __post_init__(self) -> None:
         check_ranges("[2, inf)", classes=self.classes)
@@ -153,7 +155,7 @@ class EstimatorLearner:
     def _guarded(self, task: str) -> Iterator[None]:
         """Runs the estimator's code: quiet, an error is one line, and sums do not depend on the number of cores.
 
-        A warning of the estimator is repeated once for all models.
+        A warning is said once, not by each model.
         """
         try:
             with (
@@ -164,11 +166,13 @@ class EstimatorLearner:
                 # In a virtual machine joblib may not count the cores, of which one is used.
                 warnings.filterwarnings("ignore", message="Could not find the number of physical cores")
                 yield
+            for warning in raised:
+                line = self._without_words(str(warning.message).strip().partition("\n")[0])
+                if line not in self.said:
+                    self.said.add(line)
+                    warnings.warn(f"{self.kind}: {line} (of one model or more)", warning.category, stacklevel=3)
         except Exception as error:
             raise InputError(f"{self.kind} failed {task}: {self._without_words(first_line(error))}") from error
-        for warning in raised:
-            line = str(warning.message).strip().partition("\n")[0]
-            _warn_once(self.kind, self._without_words(line), warning.category)
 
     def _without_words(self, message: str) -> str:
         """The message; of an estimator that gets words, without what it quotes, or without any of it."""
@@ -177,12 +181,6 @@ class EstimatorLearner:
         left = re.sub(r"\[.*\]|\".*\"|'.*'", "'...'", message)
         words = [word for column in self.columns for word in column.categories if len(word) > 1]
         return left if not any(word in left for word in words) else message.partition(":")[0]
-
-
-@cache
-def _warn_once(kind: str, message: str, category: type[Warning]) -> None:
-    """Of 32 models most warn of the same."""
-    warnings.warn(f"{kind}: {message} (of one model or more)", category, stacklevel=4)
 
 
 @cache

@@ -52,6 +52,7 @@ def holdout_test(
     stated: float = STATED_FRACTION,
     printed: bool = False,
     own_recipe: bool = False,
+    recipe: str = "",
 ) -> Usage:
     """Was the query set used by the target, how much of it, and what is the minimum detectable fraction?
 
@@ -76,7 +77,7 @@ def holdout_test(
             all choices of that number equally likely; with groups, about as many whole groups as the query set has.
         groups: the group of each record, if the provider chose whole groups at random.
         predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split.
-        stated: as for `conclude`.
+        stated, recipe: as for `conclude`; no verdict depends on the recipe.
         printed: whether the target's log-odds come from a file of rounded probabilities.
         own_recipe: whether the shadow models have the target's network and recipe, so that a score learned from them
             may be taken (`learned_is_better`).
@@ -118,7 +119,7 @@ def holdout_test(
         *(holdout_used(membership_scores(target, shadows, membership), membership, size, stated) if narrow else ()),
         *_one_value(cut(target), cut(shadows), printed),
     )
-    return conclude("holdout", test.p_larger, p_fully, limits, doubts, stated=stated)
+    return conclude("holdout", test.p_larger, p_fully, limits, doubts, stated=stated, recipe=recipe)
 
 
 def scores_by_shadows(

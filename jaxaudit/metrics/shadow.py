@@ -327,6 +327,7 @@ def shadow_test(
     share: float = SHARE,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
+    recipe: str = "",
 ) -> Usage:
     """Was the query set used by the target, how much of it, and what is the minimum detectable fraction?
 
@@ -354,7 +355,7 @@ def shadow_test(
             the calibration set.
         queried: the number of query records, which come first; None: all are.
         unseen: which records the target is known not to have used; None: all of the calibration set.
-        level, stated: as for `holdout_test`.
+        level, stated, recipe: as for `holdout_test`.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     check_ranges("[0, 1)", share=share)
@@ -377,6 +378,7 @@ def shadow_test(
             invalid = (
                 f"the target does not resemble the shadow models (p = {p_of_likeness:.3g}): its other data, network or "
                 "training differ from theirs, and this cannot be distinguished from use of the query set",
+                *((recipe,) if recipe else ()),
             )
     else:
         refuse_few(len(target) - queried if unseen is None else int(unseen[queried:].sum()))
@@ -406,6 +408,7 @@ def shadow_test(
         doubts,
         invalid,
         stated=stated,
+        recipe=recipe,
     )
 
 

@@ -365,8 +365,12 @@ def conclude(
     *,
     stated: float = STATED_FRACTION,
     question: Question = "used",
+    recipe: str = "",
 ) -> Usage:
-    """The numbers of one target with their verdict, by the rule of `Usage`; no p-value is adjusted."""
+    """The numbers of one target with their verdict, by the rule of `Usage`; no p-value is adjusted.
+
+    `recipe` is advice if the shadow models fit badly, in place of "more records are needed".
+    """
     refuse_stated(stated)
     words = WORDING[question]
     unsettled: list[str] = []
@@ -377,7 +381,8 @@ def conclude(
         )
     if limits.detectable is None:
         unsettled.append(f"not even {words.blind} would be detected with {POWER:.0%} probability")
-        unsettled.append("more records are needed")
+    if unsettled and (recipe or limits.detectable is None):
+        unsettled.append(recipe or "more records are needed")
     fraction, low, high, upper, detectable = given_limits(limits, stated)
     numbers = (p_never, p_fully, fraction, low, high, detectable, (), upper, None)
     usage = Usage(method, "inconclusive", *numbers, question, doubts, tuple(unsettled), invalid)

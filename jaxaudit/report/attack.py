@@ -241,9 +241,10 @@ def _withheld(rates: AttackRates) -> bool:
 
 def _legend(result: AttackResult) -> tuple[str, ...]:
     halves, exposure = result.splits, result.exposure
+    has_rates = any(rate.resolvable for attack in result.attacks for rate in attack.tpr_at_fpr)
     lines = [
-        f"AUC: area under the ROC curve, {area_of(result)}, with its {level_text(result.level)} interval. TPR: "
-        "with thresholds of the other models; below it the realised false positive rate.",
+        f"AUC: area under the ROC curve, {area_of(result)}, with its {level_text(result.level)} interval."
+        + has_rates * " TPR: with thresholds of the other models; below it the realised false positive rate.",
     ]
     if halves is not None:
         lines = [*_of_halves(result, halves), *lines]

@@ -101,6 +101,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "before and no target": ((*SETS, *BEFORE), ("--before", "--target")),
     "before without a holdout": ((*HELD, *TARGET, "--before", "q.npz"), ("--before", "q.npz", "on the holdout")),
     "before of a target without": ((*HELD, "--target", "q.npz", *BEFORE), ("--before", "q.npz", "on the holdout")),
+    "no test": ((*SETS, *TARGET, "--tests", ""), ("--tests is empty",)),
     "a set twice": ((*HELD, *TARGET, "--query", "query.npz"), ("deal of --deal has that set", "--query: ")),
     "a share": ((*HELD, *TARGET, "--test-option", "holdout.stated=1"), ("stated", "below 1")),
     "one set as two": (("--deal", "same", *HELD[2:], *TARGET), ("300 of the 300", "query.npz")),

@@ -188,3 +188,16 @@ def test_nearest_neighbours_and_their_p_value_are_those_of_a_loop() -> None:
     observed = (row == row[nearest]).sum()
     for ours, theirs in ((more, np.mean(counts >= observed)), (fewer, np.mean(counts <= observed))):
         assert abs(ours - theirs) < stats.norm.isf(SURE / 2) * np.sqrt(2 * 0.25 / 2000)
+
+
+@pytest.mark.outer
+def test_p_values_of_a_sample_of_groups_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchangeability, "MOST_RECORDS", 60)
+    trials, found = 150, []
+    for seed in range(trials):
+        inputs, labels, groups, size = unequal(seed)
+        every = told_of(seed, inputs, labels, groups, size)
+        found.append((*every[:3], every.clustered, every.mixed))
+    for u in (0.05, 0.25, 0.5):
+        below = (np.array(found) <= u).sum(axis=0)
+        assert (below <= stats.binom.ppf(1 - SURE, trials, u)).all()

@@ -27,6 +27,7 @@ from jaxaudit.data.examples import Role
 from jaxaudit.data.labels import number_groups
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.metrics.checks import MIN_REACH
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.shadow import LEAST_RECORDS, refuse_few
 from jaxaudit.randomness import generator_of, stream
@@ -154,10 +155,39 @@ def evidence_for(
             raise InputError(f"the {test.title} cannot be made: {why}.")
     sets = pool.sets
     refuse(kept, tests, sets)
-    limitations = evidence.limitations
+    evidence = replace(evidence, models=shadows)
+    limitations = (*evidence.limitations, *unlearned_models(evidence, tests))
     if Role.MEMBERS in sets and not pool.examples.inputs.size and pool.at_hand is None:
         limitations = (*limitations, BY_NUMBERS if pool.classless else BY_CLASSES)
-    return replace(evidence, models=shadows, limitations=limitations), kept
+    return replace(evidence, limitations=limitations), kept
+
+
+LARGE, FAR = 100.0, 3.0
+"""Inputs with larger absolute values, or a mean of more standard deviations than this, are hard to learn from."""
+
+
+def unlearned_models(evidence: Evidence, tests: Sequence[KSTest]) -> Iterator[str]:
+    """A sentence for each set of shadow models, and the tests that use it, that did not learn: their median training
+    accuracy covers less than 10% of the way from the share of the commonest class to 1.
+    """
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for test in tests:
+        kinds = tuple(kind for kind in test.kinds() if evidence.count(kind))
+        titles.setdefault(kinds, []).append(test.title)
+    labels, inputs = evidence.pool.examples.labels, evidence.pool.examples.inputs
+    guess, scaled = float(np.bincount(labels).max() / len(labels)), ""
+    if inputs.size and not evidence.pool.classless:
+        far = abs(float(inputs.mean())) > FAR * float(inputs.std())
+        if far or float(np.abs(inputs).max()) > LARGE:
+            scaled = "; centre and scale the inputs, in all sets alike, such as to mean 0 and standard deviation 1"
+    for kinds, test_titles in titles.items():
+        reached = float(np.median(evidence.own_accuracy(*kinds))) if kinds else 1.0
+        if guess < 1 and (reached - guess) / (1 - guess) < MIN_REACH:
+            title = " and ".join(test_titles)
+            yield (
+                f"{title[:1].upper()}{title[1:]}: its shadow models did not learn: training accuracy {reached:.0%}, "
+                f"guessing {guess:.0%}. It finds less, and its numbers are less certain{scaled}."
+            )
 
 
 SHARES = (0.0, 0.5, 1.0)

@@ -39,7 +39,7 @@ from jaxaudit.shadow_models import Pool, ShadowModels
 
 
 class Part(NamedTuple):
-    """A random share of a data set; of the groups of the query set, if these are kept whole."""
+    """A random share of a data set, of the classes of the query set; of its groups, if these are kept whole."""
 
     examples: Examples
     fraction: float

@@ -67,7 +67,7 @@ class Risk(StrictStruct, frozen=True):
 
 
 class GroupRisk(StrictStruct, frozen=True):
-    """One group of records, such as an author, that was left out as a whole: the index of its first measured record in
+    """One group of records, such as a patient, that was left out as a whole: the index of its first measured record in
     the given table, the number of these, and the largest of their values, nats.
     """
 

@@ -43,7 +43,7 @@ ALL = "all"
 
 def parse_tests(text: str | None, possible: Sequence[str] = (ALL,)) -> tuple[str, ...]:
     """The tests of `--tests` in order; for `all`, and by default, the possible ones."""
-    names = parse_names(text or ALL, (*BUILT_IN, ALL), "--tests")
+    names = parse_names(ALL if text is None else text, (*BUILT_IN, ALL), "--tests")
     return tuple(possible) if ALL in names else names
 
 

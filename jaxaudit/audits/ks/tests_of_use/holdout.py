@@ -133,7 +133,7 @@ class HoldoutTest(KSTest):
         if self.mixed:
             fit = evidence.fit(HOLDOUT_MODELS, Kind.MIXED)
             checks, recipe = (*checks, *(() if evidence.pool.classless else (fit,))), better_recipe(fit)
-            usage = _by_models(key, outputs, evidence, level, self.stated)
+            usage = _by_models(key, outputs, evidence, level, self.stated, recipe)
             usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
         else:
             usage, trust, lacks = _alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,)
@@ -163,8 +163,10 @@ class HoldoutTest(KSTest):
 TEST = HoldoutTest
 
 
-def _by_models(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float) -> Usage:
-    """The numbers of the test with its shadow models."""
+def _by_models(
+    key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float, recipe: str
+) -> Usage:
+    """The numbers of the test with its shadow models; `recipe` says how to get better ones."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     return holdout_test(
         stream(key, "holdout test"),
@@ -179,6 +181,7 @@ def _by_models(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, 
         permutations=least_permutations(evidence.targets),
         printed=outputs.printed,
         own_recipe=outputs.trained_here or evidence.own_recipe,
+        recipe=recipe,
     )
 
 

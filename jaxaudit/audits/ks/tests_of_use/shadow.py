@@ -129,7 +129,7 @@ class ShadowTest(KSTest):
             evidence.members(*kinds)[:, records],
             n,
         )
-        usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated)
+        usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated, recipe=recipe)
         checks = (fit,)
         if in_calibration is not None:
             checks = (fit, calibration_like_target(*accuracies_on_unused(*compared, unseen)))

@@ -38,7 +38,7 @@ Labelled = TypeVar("Labelled", Examples, Table)
 
 
 def load(
-    name: str,
+    name: str | Path,
     *,
     image_size: tuple[int, int] | None = None,
     gray: bool = True,
@@ -86,6 +86,7 @@ def load(
     >>> load("digits@train[:100]")
     Examples(digits@train[:100]: 100 records of shape (8, 8), 10 classes)
     """
+    name = str(name)
     source, split = tfds.name_and_split(name)
     if split:
         parse_split(split)  # a misprint is found before anything is read

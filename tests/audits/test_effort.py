@@ -24,7 +24,7 @@ from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.data import Examples, Outputs
 from jaxaudit.ensemble import StepCost
 
-ALL, NOTHING = Free(True, True), Free(False, False)
+ALL, NOTHING, POWER = Free(True, True), Free(False, False), Free(True, True, epochs_last=True)
 TESTS: tuple[KSTest, ...] = (ShadowTest(), RhoTest())
 
 
@@ -140,6 +140,8 @@ def test_fewer_records_are_walked_more_often():
     smallest = min(work.query, round(2 / 3 * work.calibration))
     assert work.epochs * -(-smallest // work.batch_size) >= LEAST_STEPS
     assert work.epochs > fixed.epochs == 15
+    last = choose(MNIST, [cost], "quick", Free(True, True, epochs_last=True)).work
+    assert last == fixed
 
 
 def sets(holdout: bool = True, members: bool = False) -> Case:
@@ -179,7 +181,7 @@ def test_a_longer_draw_holds_the_records_of_a_shorter_one_and_another_key_draws_
 
 
 def test_power_is_planned_as_ks_is():
-    """By hand: 71 steps an epoch. Fewer models go first, down to 19, then records, with more epochs, then epochs."""
+    """By hand: 71 steps an epoch. Fewer models go first, down to 19, then records, then epochs."""
     test = PowerModels(models=40)
     full = Work(5000, 3000, 0, (), 5000, (test,), 15, 64, lightest=(test.lighter(),))
     steps = 15 * -(-(2500 + 2000) // 64)
@@ -187,13 +189,14 @@ def test_power_is_planned_as_ks_is():
     assert once == pytest.approx(40 * steps * 1e6 + 40 * 8000 * 50)
     times = EFFORTS["quick"] / once
     few = [
-        choose(full, [StepCost(1e6 * times / share, 50.0 * times / share, 1)], "quick", ALL).work
+        choose(full, [StepCost(1e6 * times / share, 50.0 * times / share, 1)], "quick", POWER).work
         for share in (0.9, 0.4)
     ]
     assert few[0] == full._replace(tests=(PowerModels(models=19),))
     assert few[1].tests == full.lightest
-    assert (few[1].query, few[1].epochs) == (5000, 5)
-    least = choose(full, [StepCost(1e30, 0.0, 1)], "quick", ALL).work
+    assert few[1].epochs == 15
+    assert FEWEST <= few[1].query < 5000
+    least = choose(full, [StepCost(1e30, 0.0, 1)], "quick", POWER).work
     assert (least.records, least.epochs) == ((200, 200, 0, 0), 5)
     assert list(reductions(full, least)) == [
         *("query records 5,000 to 200", "calibration records 3,000 to 200"),

@@ -86,10 +86,13 @@ class Work(NamedTuple):
 
 
 class Free(NamedTuple):
-    """What a plan may reduce beside the models of tests: options that were not given."""
+    """What a plan may reduce beside the models of tests: options that were not given. With `epochs_last` epochs stay as
+    they are while fewer records suffice; else fewer records are walked more often.
+    """
 
     records: bool
     epochs: bool
+    epochs_last: bool = False
 
 
 class Plan(NamedTuple):
@@ -139,7 +142,7 @@ def choose(full: Work, costs: Iterable[StepCost], effort: str, free: Free) -> Pl
             plan = plan_of(network, work, cost)
             if plan.operations <= most:
                 return plan
-        fewer = _fewer_records(plan, most, free, fewest)
+        fewer = _fewer_records(plan, most, free._replace(epochs=free.epochs and not free.epochs_last), fewest)
         if fewer.operations <= most:
             return fewer
     epochs = min(work.epochs, LEAST_EPOCHS) if free.epochs else work.epochs

@@ -59,12 +59,14 @@ def plan_audit(
     networks: Sequence[tuple[str, str]],
     learner_of: Callable[[str, str], SteppedLearner],
     of_tests: Callable[[Work, Work], Mapping[str, Any]],
+    *,
+    epochs_last: bool = False,
 ) -> tuple[Options, Summary]:
     """The options for an audit of this effort, and the plan; what is `given_options` on the command line is not
     changed. `networks` are the requested one and those that may replace it, `of_tests` gives the options by which the
     tests of a plan, and in full, differ.
     """
-    free = Free(records=given_options.data.sample is None, epochs=given_options.recipe.epochs is None)
+    free = Free(given_options.data.sample is None, given_options.recipe.epochs is None, epochs_last)
 
     @cache
     def cost_of_network(network: tuple[str, str]) -> StepCost:

@@ -51,7 +51,9 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
     def plan_of(options: PowerOptions, sets: Case) -> tuple[PowerOptions, Summary]:
         networks = [(options.model.model or "", options.model.hidden or "")]
         work = _work(given_options, options, sets)
-        return plan_audit(given_options, options, sets, work, networks, lambda *_: _learner(options, sets), _models)
+        learner = _learner(options, sets)
+        # How much a network remembers is what is measured, so its training stays as it was asked for.
+        return plan_audit(given_options, options, sets, work, networks, lambda *_: learner, _models, epochs_last=True)
 
     options, sets, plan = planned_sets(options, whole, key, plan_of)
     work, models = _work(given_options, options, sets), options.audit.models or SHADOW_MODELS

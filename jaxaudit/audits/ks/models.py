@@ -81,12 +81,12 @@ TOGETHER = (
 """To leave out the copies of one set alone would make the sets differ, whatever the target is."""
 
 
-def refuse_shared(sets: Sets[Examples]) -> None:
+def refuse_shared(sets: Sets[Examples], advice: str = TOGETHER) -> None:
     """Refuses records of the holdout, or known members, in another set; those of members are told last."""
     for held, of in ((Role.HOLDOUT, HOLDOUT), (Role.MEMBERS, MEMBERS)):
         for role, other in sets.items():
             if held in sets and role not in (held, Role.MEMBERS):
-                refuse_held(other, sets[held], role.words, TOGETHER, of)
+                refuse_held(other, sets[held], role.words, advice, of)
 
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:

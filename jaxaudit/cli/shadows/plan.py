@@ -293,7 +293,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     if not data.drop_overlap:
         if calibration is not None:
             refuse_held(query, calibration, "query set", of=CALIBRATION)
-        refuse_shared(Sets(query=query, holdout=holdout, calibration=calibration))
+        advice = "deal copies together, as `jaxaudit deal` does, or leave them out (--drop-overlap)"
+        refuse_shared(Sets(query=query, holdout=holdout, calibration=calibration), advice)
     dropped = _copies(query, holdout, calibration)
     if dropped.any() and not data.drop_overlap:
         raise InputError(

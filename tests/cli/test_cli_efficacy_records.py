@@ -108,7 +108,7 @@ def test_a_network_gets_several_arrays_by_name():
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
 def test_labels_that_are_no_classes(likelihood: str):
     """Each with its log-likelihood, as SciPy has it."""
-    graph, params = saved("Numbers", 3, 2)
+    graph, params = saved("Numbers", (3,), 2)
 
     def log_prob(net: Any, i: int) -> Any:
         z = net(jnp.asarray(X)[i][None])[0]
@@ -144,7 +144,7 @@ def test_labels_that_are_no_classes(likelihood: str):
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):
-    saved("Numbers", 3, 2)
+    saved("Numbers", (3,), 2)
     np.savez("nan.npz", x=X, y=np.full((N, 2), np.nan))
     np.savez("wide.npz", x=X, y=X)
     np.savez("large.npz", input_ids=IDS + 2**24, attention_mask=MASK, age=AGE, y=Y % 2)

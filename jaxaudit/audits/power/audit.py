@@ -75,7 +75,7 @@ class PowerModels(KSTest):
         return replace(self, models=min(self.models, ENOUGH_MODELS))
 
     def judge(self, *_: Any) -> Judgement:
-        raise NotImplementedError("power is measured without a target")
+        raise TypeError("power is measured without a target")
 
 
 SOURCES = (HoldoutTest.source, MembersTest.source)

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from jaxaudit.version import __version__
-
 ROOT = Path(__file__).parent.parent
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
 NOXFILE = (ROOT / "noxfile.py").read_text(encoding="utf-8")
@@ -121,17 +119,6 @@ def test_both_circles_and_every_order_run_the_same_tests_each_once():
     assert len(list(itertools.groupby(files))) == len(set(files)), "tests of a file run one after another"
 
 
-def test_all_checks_in_one_begin_with_the_command_of_the_readme_and_run_no_test_twice():
-    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    command, _, after = text.partition('bash -c "$command"\n')
-    assert "unset PYTEST_ADDOPTS" in command
-    assert "pytest" not in command.replace("PYTEST_ADDOPTS", "")
-    others = re.findall(r"^python -m pytest (.*)$", after, re.MULTILINE)
-    assert all(words.startswith("--outer ") for words in others)
-    # What the first of them leaves out, the others run.
-    assert re.findall('--ignore="(.*?)"', others[0]) == [words.split('"')[1] for words in others[1:]]
-
-
 @pytest.mark.outer
 def test_all_checks_in_one_end_with_what_needs_pytorch_and_every_such_test_is_listed():
     text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
@@ -143,11 +130,3 @@ def test_all_checks_in_one_end_with_what_needs_pytorch_and_every_such_test_is_li
     # Its peer is an extra of its own.
     files -= {ROOT / "tests" / "kernels" / "test_gradient_norms_torch.py"}
     assert {ROOT / test.partition("::")[0] for test in constant("OF_PYTORCH")} == files
-
-
-def test_the_version_stands_in_one_place():
-    tracked = ("pyproject.toml", "CITATION.cff", "CONTRIBUTING.md", "noxfile.py", ".github/workflows/ci.yml")
-    for name in tracked:
-        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
-        assert [line for line in lines if re.search(rf"\b{re.escape(__version__)}\b", line)] == [], name
-    assert 'version = { attr = "jaxaudit.version.__version__" }' in PROJECT

@@ -74,18 +74,6 @@ def test_links_to_files_of_the_repository_lead_somewhere(page: Path):
     assert gone == []
 
 
-def test_the_picture_of_the_tests_says_what_its_table_says():
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    lines = index.partition("\n## Which test?\n")[2].splitlines()
-    cells = [line.strip("|").split("|") for line in lines if line.startswith("| ")][1:]
-    rows = [(cell[1].strip(), re.sub(r"\[(.*?)\]\(.*?\)", r"\1", cell[2].replace("`", "")).strip()) for cell in cells]
-    boxes = (DOCS / "_static" / "which_test.svg").read_text(encoding="utf-8").split("<rect ")
-    have = [" ".join(re.findall("<text.*?>(.*?)</text>", box)) for box in boxes if 'width="238"' in box]
-    tests = re.findall('width="316".*?font-weight="600".*?>(.*?)</text>', "\n".join(boxes), re.DOTALL)
-    assert [text.lower() for text in have] == [text.lower() for text, _ in rows]
-    assert tests == [test for _, test in rows]
-
-
 class Page(HTMLParser):
     """The links of a page, what they can point to, and what is missing for who cannot see it."""
 

@@ -57,10 +57,7 @@ def audit() -> KSAudit:
 
 
 def test_a_target_trained_on_the_query_set_has_not_forgotten(audit):
-    """Alone. Beside others each is judged at a smaller level, for which three replicates may be too few.
-
-    The truth is counted by record, also where a slice of the query set comes by itself: its records have hashes.
-    """
+    """Alone. Beside others each is judged at a smaller level, for which three replicates may be too few."""
     first = audit.targets[0]
     assert first.ratio.rho.high < 1
     assert first.verdict in ("not forgotten", "inconclusive")

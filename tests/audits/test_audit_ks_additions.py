@@ -41,10 +41,7 @@ def run(*tests: KSTest, targets: Sequence[Target] = TARGETS, holdout: Examples |
 
 
 def told(audit: KSAudit, name: str) -> dict[str, Any]:
-    """What is said of this target: rho in full, and the tests of use by their names.
-
-    Without the p-values that are adjusted for the number of targets.
-    """
+    """What is said of this target: rho in full, and the tests of use by their names."""
     ((place, target),) = ((place, each) for place, each in enumerate(audit.targets) if each.name == name)
     assert target.ratio is not None
     return {

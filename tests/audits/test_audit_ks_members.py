@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from scipy import stats
-from support.clouds import CALIBRATION, HOLDOUT, LEARNER, QUERY, examples, replaced, with_log_odds
+from support.clouds import CALIBRATION, HOLDOUT, QUERY, examples, replaced, with_log_odds
 from support.ks_audits import audit_ks
 from support.simulated_shadows import provider
 
@@ -25,8 +25,7 @@ from jaxaudit import (
     judge,
     train_shadows,
 )
-from jaxaudit.audits import default_tests, make_pool
-from jaxaudit.ensemble import Execution
+from jaxaudit.audits import make_pool
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY
 
@@ -128,32 +127,6 @@ def test_members_that_were_drawn_otherwise_give_no_forgotten(strange: str) -> No
 def test_what_members_alone_cannot_judge_is_refused(given: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         audit_ks(KEY, QUERY, None, None, [given], **{**ALONE, **options})
-
-
-def test_members_decide_beside_the_holdout_test_and_change_none_of_its_numbers() -> None:
-    """Trained here: with the members test and without, on the same members; and a target of known truth."""
-    known = SimulatedTarget("known", (Part(CALIBRATION, 0.67), Part(MEMBERS, 1.0)))
-    assert [test.name for test in default_tests(Sets(holdout=HOLDOUT, members=MEMBERS), [USED])] == [
-        "members",
-        "holdout",
-    ]
-    learner = replace(LEARNER, epochs=2)
-    beside, alone = (
-        audit_ks(
-            *(KEY, QUERY, CALIBRATION, learner, [USED, known]), tests=tests, execution=Execution(32), **ALONE
-        ).targets
-        for tests in ((MembersTest(), HELD), (HELD,))
-    )
-    for both, one in zip(beside, alone, strict=True):
-        assert [each.method for each in both.usage] == ["members", "holdout"]
-        assert (both.method, both.verdict) == ("members", both.tests[0].finding.verdict)
-        assert both.usage[1] == one.usage[0]
-    used, simulated = beside
-    assert used.verdict == "not forgotten" != simulated.verdict
-    # A target that was trained here keeps its fraction; one from a file has it of the members test alone.
-    assert not used.usage[1].has_fraction
-    assert used.usage[0].has_fraction
-    assert simulated.usage[1].has_fraction
 
 
 def unused_by_groups(random: np.random.Generator, whole: np.ndarray) -> FileTarget:

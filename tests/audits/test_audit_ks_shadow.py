@@ -1,6 +1,6 @@
 """The shadow test in the `ks` audit, with the targets' outputs on the calibration set and without them."""
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,15 +11,14 @@ from support.cli_runs import records
 from support.clouds import NAMES, probabilities, replaced, trained_outputs
 from support.ks_audits import audit_ks
 
-from jaxaudit import FileTarget, HoldoutTest, KSAudit, KSTest, Part, RhoTest, Role, Sets, ShadowTest, SimulatedTarget
-from jaxaudit.audits import Target, default_tests, make_pool, possible_tests
+from jaxaudit import FileTarget, HoldoutTest, Part, RhoTest, Role, Sets, ShadowTest, SimulatedTarget
+from jaxaudit.audits import default_tests, make_pool, possible_tests
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import network
 from jaxaudit.metrics.checks import CALIBRATION_LIKE_TARGET, SHADOW_MODELS
 from jaxaudit.models import MLP
-from jaxaudit.shadow_models import ShadowModels
 
 RECORDS = 200
 KEY = jax.random.key(5)
@@ -43,64 +42,18 @@ ALONE = FileTarget(Sets(query=probabilities(np.full((RECORDS, 3), 1 / 3), "file.
 FILE = replaced(ALONE, calibration=probabilities(np.full((RECORDS, 3), 1 / 3), "file_c.csv"))
 
 
-def target(seed: int, name: str, trained_on: list[Examples], *asked: Examples) -> FileTarget:
-    """Its outputs on the query set and on the calibration set."""
-    query, calibration = trained_outputs(LEARNER, seed, trained_on, [*asked], name)
-    return FileTarget(Sets(query=query, calibration=calibration))
-
-
-def run(targets: list[Target], *tests: KSTest, **options: Any) -> KSAudit:
-    how: dict[str, Any] = {"tests": [*tests, FEW], "execution": Execution(21), **options}
-    return audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, **how)
-
-
-@cache
-def used() -> FileTarget:
-    return target(9, "used.csv", [LIKE_CALIBRATION, QUERY], QUERY, CALIBRATION)
-
-
-@pytest.fixture(scope="module")
-def by_calibration() -> KSAudit:
-    return run([used()], TEST)
-
-
-@pytest.fixture(scope="module")
-def of_three() -> KSAudit:
-    """Two files and a simulated target."""
-    unused = target(9, "unused.csv", [LIKE_CALIBRATION], QUERY, CALIBRATION)
-    return run([used(), unused, SOME], TEST, own_recipe=True)
-
-
-def test_it_finds_use_and_calls_none_that_is_not(by_calibration: KSAudit, of_three: KSAudit) -> None:
-    used, unused, some = (each.usage[0] for each in of_three.targets)
-    assert [each.method for each in (used, unused, some)] == ["shadow"] * 3
-    assert used.p_never <= 0.05 < unused.p_never
-    assert used.fraction_low is not None
-    assert some.has_fraction
-    assert used.fraction_low > 0
-    assert used.fraction_high == 1
-    assert unused.fraction_low == 0
-    assert 0 < some.fraction < 1
-    # 19 models are too few for a p-value of 0.05 that is adjusted for three targets.
-    assert "not forgotten" not in [each.verdict for each in of_three.targets]
-    assert by_calibration.targets[0].verdict == "not forgotten"
-
-
-def shadows(audit: KSAudit) -> ShadowModels:
-    assert audit.shadows is not None
-    return audit.shadows
-
-
 def test_outputs_in_another_order_are_found() -> None:
-    unused: Any = target(9, "unused.csv", [LIKE_CALIBRATION], QUERY, CALIBRATION)
+    query, calibration = trained_outputs(LEARNER, 9, [LIKE_CALIBRATION], [QUERY, CALIBRATION], "unused.csv")
+    unused: Any = FileTarget(Sets(query=query, calibration=calibration))
     order = np.random.default_rng(0).permutation(len(CALIBRATION))
     shuffled = probabilities(unused.on[Role.CALIBRATION].probabilities[order], "shuffled")
     half = SimulatedTarget("half of each", (Part(CALIBRATION, 0.5), Part(QUERY, 0.5)))
-    answer = run([unused, half, replaced(unused, calibration=shuffled)], TEST)
+    targets = [unused, half, replaced(unused, calibration=shuffled)]
+    answer: Any = audit_ks(KEY, QUERY, CALIBRATION, LEARNER, targets, tests=[TEST, FEW], execution=Execution(21))
     for each in answer.targets:
         names = [check.name for check in each.checks]
         assert [names.count(name) for name in (SHADOW_MODELS, CALIBRATION_LIKE_TARGET)] == [1, 1]
-    (by_default,) = possible_tests(shadows(answer), [unused])
+    (by_default,) = possible_tests(answer.shadows, [unused])
     assert by_default == TEST
     failed = [
         CALIBRATION_LIKE_TARGET in {check.name for check in each.finding.checks if check.state == "failed"}

@@ -73,18 +73,6 @@ def said(params: NetworkParams) -> Any:
     return NETWORK.log_probs(params, jnp.asarray(INPUTS))
 
 
-def test_its_figure_shows_every_model_and_the_band(audit):
-    efficacies, attacks = audit.plot().axes
-    methods = audit.result.methods
-    assert [label.get_text() for label in efficacies.get_yticklabels()] == [method.name for method in methods]
-    drawn = [place for line in efficacies.lines if line.get_marker() == "o" for place in line.get_xdata()]
-    assert set(drawn) <= {value for method in methods for value in method.scores.efficacy.values}
-    assert len(drawn) == SEEDS * len(methods)
-    attacked = [text.get_text() for text in attacks.get_legend().get_texts()]
-    assert "untrained" not in attacked
-    assert len(attacked) == len(methods) - 1
-
-
 @pytest.mark.parametrize("name", ["untrained", "original", "amnesiac", "noisy"])
 def test_scores_are_those_of_each_model_alone(audit, name):
     scores, params = audit.result[name].scores, model(audit, name, 1)
@@ -189,11 +177,6 @@ def test_models_are_told_from_retrained_ones_of_other_seeds(many):
     assert list(many.models) == ["untrained", "original", "retraining", "untouched", "zeroed"]
     assert many.result["retraining"].scores.attack is None
     assert set(many.result["original"].places) == set(COMPARED) - {"attack"}
-
-
-def test_a_method_more_changes_no_number_of_another(many):
-    less = compare_unlearning(*SETS, methods={"zeroed": zeroed}, **MANY)
-    assert many.result["zeroed"] == less.result["zeroed"]
 
 
 def reshaped(key, log_probs, params, inputs, labels, forget):

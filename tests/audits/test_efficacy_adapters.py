@@ -17,9 +17,8 @@ pytest.importorskip("torchax", reason="torchax is not installed (the torch extra
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_an_adapter_is_measured_and_its_base_is_constant(kind: str, tmp_path: Path):
-    save_model(tmp_path / "base", kind)
+def test_an_adapter_is_measured_and_its_base_is_constant(tmp_path: Path):
+    save_model(tmp_path / "base", "llama")
     net = Adapters(str(tmp_path / "base"), rank=2)()
     shared, (start, _) = net.shared, net.init(jax.random.key(1))
     assert shared is not None

@@ -170,16 +170,6 @@ def test_outputs_are_taken_with_their_records():
     assert np.array_equal(taken.query.inputs, take_records(sets(), 40, jax.random.key(1)).query.inputs)
 
 
-def test_a_longer_draw_holds_the_records_of_a_shorter_one_and_another_key_draws_others():
-    few, more, other = (
-        set(take_records(sets(), records, jax.random.key(key)).query.inputs[:, 0].tolist())
-        for records, key in ((20, 1), (50, 1), (20, 2))
-    )
-    assert few < more
-    assert len(few) == len(other) == 20
-    assert other != few
-
-
 def test_power_is_planned_as_ks_is():
     """By hand: 71 steps an epoch. Fewer models go first, down to 19, then records, then epochs."""
     test = PowerModels(models=40)

@@ -148,13 +148,6 @@ def test_verdicts_of_power(audit: PowerAudit, verdict: str, tone: str, confidenc
     assert (verdict == "insufficient") == bool(finding.would_change)
 
 
-def test_what_it_takes_is_enough():
-    (advice,) = power_audit(0.01).finding.would_change
-    records = int(advice.split()[0].replace(",", ""))
-    assert power_audit(0.01, records, records).finding.verdict == "sufficient"
-    assert power_audit(0.01, records - 1, records - 1).finding.verdict == "insufficient"
-
-
 def test_checks_of_power():
     for name, sound, warned in (
         ("enough shadow models", replace(KNOWN, models=19), replace(KNOWN, models=18)),

@@ -55,10 +55,7 @@ def whole() -> Evidence:
 def target(
     name: str, used: bool, seed: int, *, bank: Evidence | None = None, moved: float = 0, on_others: float = 1
 ) -> TargetOutputs:
-    """A target whose log-odds are those of the bank's world, from its files.
-
-    All log-odds are moved, and those on records other than the query set multiplied.
-    """
+    """A target whose log-odds are those of the bank's world, from its files."""
     members = np.zeros((1, RECORDS), bool)
     members[0, : len(QUERY)] = used
     odds = WORLD.outputs(np.random.default_rng(seed), members)[0] + moved

@@ -29,6 +29,7 @@ def _columns(random: np.random.Generator, alike: float, knows: float = 0.0, size
     return columns | {"baseline.loss": column() - knows * (sets == "members")}
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("sizes", [10, None])
 @pytest.mark.parametrize("alike", [0.0, 0.5, 3.0])
 def test_a_column_is_seldom_left_out_by_chance(alike: float, sizes: int | None) -> None:
@@ -41,12 +42,6 @@ def test_a_column_is_seldom_left_out_by_chance(alike: float, sizes: int | None) 
         by_records += "covariate.tokens" in know_members(score_table(columns))
     assert chosen <= stats.binom.ppf(0.999, TABLES, ALPHA)
     assert (by_records > 0.4 * TABLES) == (alike == 3.0)
-
-
-def test_a_baseline_that_used_the_members_is_still_left_out() -> None:
-    random = np.random.default_rng(33)
-    found = [know_members(score_table(_columns(random, 0.5, knows=1.0))) for _ in range(20)]
-    assert sum("baseline.loss" in names for names in found) >= 18
 
 
 def test_a_column_is_left_out_by_the_means_of_its_groups() -> None:
@@ -99,11 +94,7 @@ def test_retrained_models_tell_nothing_of_members_that_they_used_too() -> None:
 
 @pytest.mark.outer
 def test_use_is_found_beside_members_that_an_unlearning_weakened() -> None:
-    """Of 20 targets that used the query set and lost what they remembered of the members.
-
-    With the scores of retrained models taken from those of the members, half of such targets were `inconclusive`:
-    holdout and members looked exchanged.
-    """
+    """Of 20 targets that used the query set and lost what they remembered of the members."""
     found = _judged(np.random.default_rng(38), 20, 0.15, 0.0)
     assert all(target.usage[0].p_never <= ALPHA for target in found)
     assert sum(target.verdict == "not forgotten" for target in found) >= 18
@@ -133,6 +124,7 @@ def _pilot(random, size: int = 300) -> dict:
     return {"set": ["query"] * size, "baseline.loss": hard, **models}
 
 
+@pytest.mark.outer
 def test_use_is_found_as_often_as_promised() -> None:
     """Within four standard errors of a share of 60 tables, and a tenth for the approximation."""
     random = np.random.default_rng(1)

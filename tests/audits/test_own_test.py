@@ -1,16 +1,15 @@
 """A person's own test of `ks`."""
 
 import re
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
-import optax
 import pytest
 from jaxtyping import Array, Key
 from support.clouds import CALIBRATION, QUERY
+from support.clouds import LEARNER as CLOUDS
 from support.html_pages import Parsed
 from support.ks_audits import audit_ks
 from support.saved_runs.ks import ks_run
@@ -29,24 +28,21 @@ from jaxaudit import (
     Role,
     Rows,
     Sets,
-    ShadowTest,
     SimulatedTarget,
     TargetOutputs,
     shadow_rows,
 )
-from jaxaudit.audits import Confidence, Finding, Free, Work, choose
+from jaxaudit.audits import Confidence, Finding
 from jaxaudit.data import Examples
-from jaxaudit.ensemble import Execution, StepCost
+from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import from_builtins
-from jaxaudit.learners import network
 from jaxaudit.metrics.checks import SHADOW_ACCURACY, TARGET_OUTPUTS
-from jaxaudit.models import MLP
 from jaxaudit.report import part_of, report_html, to_json
 from jaxaudit.report.numbers import precise
 
 KEY = jax.random.key(5)
-LEARNER = network(partial(MLP, hidden=(16,)), (12,), 3, optimizer=optax.adam(0.02), epochs=8, batch_size=50)
+LEARNER = replace(CLOUDS, epochs=8)
 BOTH = SimulatedTarget("both", (Part(CALIBRATION, 0.67), Part(QUERY, 1.0)))
 NEVER = SimulatedTarget("never", (Part(CALIBRATION, 0.67),))
 WITHOUT = "models of the loss test"
@@ -142,13 +138,3 @@ def test_it_can_be_the_only_test_and_a_check_that_nobody_can_make_is_told():
     assert from_builtins(type(made_run.result), to_json(made_run.result)).targets[0].tests[0].numbers == own
     assert f"mean log-odds, loss test {precise(own['mean log-odds'])}" in " ".join(text.split())
     assert not re.search(r"\brho\b", said(made_run) + text)
-
-
-def test_a_plan_makes_it_no_smaller():
-    """No option could say so, and the command that repeats a run has options alone."""
-    tests = LossTest(), ShadowTest()
-    lightest = tuple(test.lighter() for test in tests)
-    work = Work(60_000, 10_000, 0, (), 60_000, tests, 15, 64, lightest=lightest)
-    own, shadow = choose(work, [StepCost(2e8, 1e6, 1)], "quick", Free(True, True)).work.tests
-    assert own == tests[0]
-    assert shadow == tests[1].lighter() != tests[1]

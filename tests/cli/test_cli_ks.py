@@ -21,7 +21,7 @@ from support.cli_runs import (
     write_sets,
 )
 
-from jaxaudit import RhoTest, Role, Sets, load
+from jaxaudit import RhoTest, Role, Sets
 from jaxaudit.audits import EFFORTS, make_pool
 from jaxaudit.cli.ks.inputs import dealt_set
 from jaxaudit.cli.ks.options import KSOptions
@@ -270,18 +270,6 @@ def test_a_set_alone_is_judged_by_known_members_and_the_run_can_be_repeated() ->
     again = jaxaudit("ks", *FEW, "--json")
     assert (again.result["targets"], again.result["noise_floor"]) == (targets, done.result["noise_floor"])
     assert jaxaudit("ks", *FEW, "--seed", "1", "--json").result["targets"] != targets
-
-
-@pytest.mark.outer
-def test_a_file_alone_is_dealt_in_fourths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    digits = load("digits")
-    np.savez("own.npz", x=digits.inputs[:400], y=digits.labels[:400])
-    done = jaxaudit("ks", "--query", "own.npz", "--model", "mlp", *TINY, "--json")
-    assert done.code == 0, done.err
-    data = done.result["provenance"]["data"]
-    assert [data[name]["records"] for name in ("query", "holdout", "members", "calibration")] == [100] * 4
-    assert [target["truth"]["expected"] for target in done.result["targets"]][:2] == ["not forgotten", "forgotten"]
 
 
 @pytest.mark.outer

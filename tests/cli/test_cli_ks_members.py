@@ -81,9 +81,6 @@ def rewritten(name: str, other: str, write: Callable[[np.ndarray, Path], None]) 
     return files(other)
 
 
-HEADER: dict[str, Any] = {"header": "person,p_0,p_1,p_2", "comments": ""}
-
-
 def in_csv(values: np.ndarray, path: Path) -> None:
     np.savetxt(path, values, delimiter=",", fmt="%.6f")
 
@@ -91,15 +88,6 @@ def in_csv(values: np.ndarray, path: Path) -> None:
 def in_european(values: np.ndarray, path: Path) -> None:
     lines = (";".join(f"{number:.6f}".replace(".", ",") for number in row) for row in values)
     path.write_text("\n".join(("p_0;p_1;p_2", *lines, "")), "utf-8-sig")
-
-
-def numbered_by_people(values: np.ndarray, path: Path) -> None:
-    numbers = 5000 - 7 * np.arange(len(values))[:, None]
-    np.savetxt(path, np.hstack([numbers, values]), delimiter=",", fmt=["%d", *["%.6f"] * values.shape[1]], **HEADER)
-
-
-def in_blanks(values: np.ndarray, path: Path) -> None:
-    np.savetxt(path, values)
 
 
 def test_a_folder_an_archive_and_a_table_give_the_same_numbers(folder: Path) -> None:
@@ -110,6 +98,10 @@ def test_a_folder_an_archive_and_a_table_give_the_same_numbers(folder: Path) -> 
     for path in (*paths, "used.parquet"):
         (target,) = judged(*DEAL, *files(path))
         assert (target["name"], details_of(target)) == (path, usual)
+    # What was guessed of another form is told in one line, and stdout has the JSON alone.
+    done = jaxaudit("ks", *DEAL, *rewritten("used", "european", in_european), "--json")
+    assert details_of(done.result["targets"][0]) == usual
+    assert [line.count("/query.csv, ") for line in done.err.splitlines() if "read as" in line] == [1]
 
 
 def test_rows_of_a_table_are_put_in_order_by_the_names_of_records(folder: Path) -> None:
@@ -165,20 +157,6 @@ def test_one_file_that_names_no_set_is_refused_where_there_are_several(folder: P
     shutil.copy("used/query.csv", f"alone{ending}")
     said = (f"alone{ending}", "column `set`")
     assert "--calibration" not in refused(("ks", *DEAL, "--target", f"alone{ending}"), said)
-
-
-@pytest.mark.parametrize("write", [in_european, numbered_by_people])
-def test_other_forms_of_the_same_outputs_give_the_same_numbers(folder: Path, write: Any) -> None:
-    """What was guessed is told in one line on stderr, and stdout has the JSON alone."""
-    usage = details_of(judged(*DEAL, *files("used"))[0])
-    done = jaxaudit("ks", *DEAL, *rewritten("used", write.__name__, write), "--json")
-    assert details_of(done.result["targets"][0]) == usage
-    assert [line.count("/query.csv, ") for line in done.err.splitlines() if "read as" in line] == [1]
-
-
-def test_another_form_is_refused_with_the_one_that_is_read(folder: Path) -> None:
-    form = ("in_blanks/query.csv", "under the header 0,1,2 or p_0,p_1,p_2", "to_csv('query.csv', index=False)")
-    refused(("ks", *DEAL, *rewritten("used", "in_blanks", in_blanks)), form)
 
 
 def test_columns_in_another_order_are_refused_by_name(folder: Path) -> None:

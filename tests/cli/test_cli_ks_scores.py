@@ -78,15 +78,6 @@ def test_groups_are_numbers_with_a_verdict_each() -> None:
     assert not any(b"Author of" in content for content in written)
 
 
-def test_an_option_says_which_way_a_score_points() -> None:
-    columns = {"set": np.repeat(["query", "holdout"], 20), "target.mine": np.random.default_rng(2).normal(size=40)}
-    write("mine.csv", columns)
-    done = jaxaudit("ks", "--scores", "mine.csv", "--direction", "mine=lower")
-    assert done.code == 0, done.err
-    assert "lower or higher" not in done.err
-    assert "lower or higher" in jaxaudit("ks", "--scores", "mine.csv").err
-
-
 def test_a_stated_share_is_an_option_of_the_test() -> None:
     table = {name: column.tolist() for name, column in np.load("truth.npz").items()}
     table["target.loss"] = table.pop("unused.0.loss")
@@ -105,9 +96,8 @@ def test_a_stated_share_is_an_option_of_the_test() -> None:
     refused(("ks", "--scores", "truth.csv", "--test-option", "members.stated=0.1"), ("members", "scores"))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_what_does_not_go_together_is_refused() -> None:
+    for words in (
         ("--scores", "none.csv"),
         ("--scores", "scores.csv", "--query", "digits"),
         ("--scores", "scores.csv", "--target", "scores.csv"),
@@ -120,10 +110,8 @@ def test_a_stated_share_is_an_option_of_the_test() -> None:
         ("--scores", "scores.csv", "--direction", "nothing=higher"),
         ("--scores", "scores.csv", "--direction", "loss=lower", "--direction", "loss=higher"),
         ("--direction", "loss=lower"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(words: tuple[str, ...]) -> None:
-    refused(("ks", *words))
+    ):
+        refused(("ks", *words))
 
 
 def test_logs_of_open_unlearning_give_its_own_numbers_and_a_verdict() -> None:

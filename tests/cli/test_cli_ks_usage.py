@@ -112,8 +112,7 @@ WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_what_does_not_go_together_is_one_clear_line(dealt: Path, what: str, monkeypatch: pytest.MonkeyPatch):
+def test_what_does_not_go_together_is_one_clear_line(dealt: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
     write_deal("same", query=records(2, 0.0), holdout=records(2, 0.0))
     write_deal("near", query=records(2, 0.0), holdout=records(3, 0.7))
@@ -121,8 +120,8 @@ def test_what_does_not_go_together_is_one_clear_line(dealt: Path, what: str, mon
     write_model("short.npz", query=sure_of(0.8), holdout=sure_of(0.8)[:5])
     write_model("few.npz", query=sure_of(0.8), calibration=sure_of(0.8)[:100])
     write_model("c.npz", query=sure_of(0.8), calibration=sure_of(0.8))
-    words, parts = WRONG[what]
-    refused(("ks", *words, *(() if "holdout.stated=1" in words else RECIPE)), parts)
+    for words, parts in WRONG.values():
+        refused(("ks", *words, *(() if "holdout.stated=1" in words else RECIPE)), parts)
 
 
 @pytest.mark.outer
@@ -281,19 +280,14 @@ def test_a_sample_has_whole_groups(grouped: Path, asked: dict[str, Any]) -> None
         assert (asked["query"].inputs[same] == inputs[5 * (place // 5) : 5 * (place // 5) + 5]).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
+def test_what_is_no_deal_of_groups_is_refused_before_training(grouped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
+    np.save("patients.npy", np.arange(RECORDS) // 5)
+    for name, parts in (
         ("patients.npy", ("--groups patients.npy", "several sets")),
         ("nobody", ("'nobody'", "query.npz")),
         ("both", ("60 of 60",)),
         ("few", ("1 groups", "3 of the holdout", "4 ways")),
-    ],
-)
-def test_what_is_no_deal_of_groups_is_refused_before_training(
-    grouped: Path, name: str, parts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jaxaudit.audits.ks.train.train_rows", None)
-    np.save("patients.npy", np.arange(RECORDS) // 5)
-    refused(("ks", *OF_PATIENTS, *TARGET, "--groups", name), parts)
-    refused(("ks", *SETS, "--groups", name), ("--groups", "no holdout"))
+    ):
+        refused(("ks", *OF_PATIENTS, *TARGET, "--groups", name), parts)
+        refused(("ks", *SETS, "--groups", name), ("--groups", "no holdout"))

@@ -1,6 +1,5 @@
 """`jaxaudit power` from its options to its result, and the audit behind it."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from support.cli_runs import RECORDS, SETS, intercept, jaxaudit, refused
 from support.clouds import CALIBRATION, LEARNER, QUERY, records
 
-from jaxaudit.audits import EFFORTS, measure_power
+from jaxaudit.audits import measure_power
 from jaxaudit.errors import InputError
 from jaxaudit.report import schema_of
 
@@ -43,17 +42,6 @@ def test_json_follows_the_schema(sets: Path):
 
 
 @pytest.mark.outer
-def test_a_verdict_a_run_directory_and_a_page(sets: Path):
-    words = ("--fraction", "0.01", "--out", "run", "--report", "run/page.html", "--fail-on", "insufficient")
-    done = jaxaudit(*FEW, *words, "--json")
-    assert (done.code, done.result["finding"]["verdict"]) == (3, "insufficient")
-    assert sorted(os.listdir("run")) == ["page.html", "result.json", "table.txt"]
-    again = jaxaudit(*done.result["provenance"]["command"][1:], "--details")
-    assert again.code == 0
-    assert again.out == Path("run/table.txt").read_text()
-
-
-@pytest.mark.outer
 def test_members_have_a_number(sets: Path, monkeypatch: pytest.MonkeyPatch):
     conclusions = jaxaudit(*FEW, "--members-size", "60", "--json").result["conclusions"]
     assert {each["members"] for each in conclusions} == {0, 15, 30, 60, 120, 240}
@@ -78,15 +66,6 @@ def test_a_sample_is_trained_on_and_the_answer_is_about_the_whole(sets: Path):
     assert "query records 300 to 96; calibration records 300 to 100" in done["finding"]["caveats"][0]
     again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
     assert again["conclusions"] == done["conclusions"]
-
-
-@pytest.mark.outer
-def test_a_repeated_plan_says_again_what_it_leaves_out(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(EFFORTS, "quick", 1.0)
-    done = jaxaudit("power", *SETS, "--recipe", "hidden=8", "--recipe", "batch-size=50", "--json").result
-    assert "epochs 15 to 5" in done["finding"]["caveats"][0]
-    again = jaxaudit(*done["provenance"]["command"][1:], "--json").result
-    assert (again["finding"], again["sizes"]) == (done["finding"], done["sizes"])
 
 
 def test_what_cannot_be_is_refused(sets: Path):

@@ -4,8 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -190,11 +188,6 @@ def test_all_that_a_command_checks_is_checked_before_jax_is_imported(sets: Path)
     assert done.stdout.split() == ["False"] * len(commands), done.stderr
 
 
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that stands still unless moved."""
@@ -217,20 +210,6 @@ def test_nothing_is_estimated_before_steps_were_timed(clock: list[float], capsys
         "training: 100% after 3 min",
         "comparing",
     ]
-
-
-def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    with progress_on_stderr("training") as show:
-        show(0, 10)
-        show(25, 10)
-        time.sleep(0.2)
-    assert "training" in terminal.getvalue()
-    assert "100%" in terminal.getvalue()
-    assert "250%" not in terminal.getvalue()
-    assert capsys.readouterr().out == ""
 
 
 def test_what_is_said_is_one_line(capsys: pytest.CaptureFixture[str]):

@@ -152,12 +152,6 @@ def test_a_folder_that_somebody_named_is_left_alone(settings: Setting, tmp_path:
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_jaxlib_that_complains_of_what_it_reads_keeps_none(settings: Setting, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(programs, "SILENT", (99,))
-    programs.keep_programs()
-    assert settings() is None
-
-
 def test_the_least_recently_used_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(programs, "MOST_BYTES", 250)
     for age, name in enumerate(("new", "old", "older", "oldest")):

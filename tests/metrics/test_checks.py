@@ -238,6 +238,7 @@ def unskilled(kind, seed):
     return model([43, seed], labels, classes, 0.5, 4 * generator.normal(size=classes)), labels
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("kind", ["noise", "constant", "coarse", "weak"])
 def test_bad_models_in_order_are_not_doubted(kind):
     """At most `ORDER_LEVEL` of them may be: of 1,000, one with probability 0.1, and two with 0.005."""

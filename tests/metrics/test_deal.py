@@ -41,14 +41,6 @@ from jaxaudit.metrics.permutation import orders_within
 SURE = 1e-4
 
 
-def test_all_deals_are_equally_likely() -> None:
-    trials = 1000
-    found = [tuple(np.flatnonzero(deal_holdout(jax.random.key(seed), 6)).tolist()) for seed in range(trials)]
-    counts = [found.count(each) for each in combinations(range(6), 3)]
-    assert sum(counts) == trials
-    assert stats.chisquare(counts).pvalue > SURE
-
-
 def test_all_deals_with_members_are_equally_likely() -> None:
     """Nine records to three sides with one key for both draws, whatever is held out: one false alarm in 10,000."""
     trials, counts = 600, Counter[tuple[bool, tuple[int, ...]]]()
@@ -118,14 +110,13 @@ def test_groups_with_a_common_copy_are_one(pairs: list[tuple[int, int]]) -> None
 def test_within_a_group_every_split_is_equally_likely_whatever_becomes_of_others() -> None:
     """The 20 * 20 pairs of splits of two groups, by a chi-squared test that errs in 1 of 10,000 keys."""
     groups = np.tile([5, 3], 6)
-    drawn = Counter(deal_within(jax.random.key(seed), groups, 0.5)[0].tobytes() for seed in range(8000))
-    assert len(drawn) == 400
-    assert stats.chisquare(list(drawn.values())).pvalue > SURE
+    drawn = Counter(deal_within(jax.random.key(seed), groups, 0.5)[0].tobytes() for seed in range(4000))
+    assert stats.chisquare([*drawn.values(), *[0] * (400 - len(drawn))]).pvalue > SURE
 
 
 def test_every_record_is_as_likely_on_a_side_as_any_other_one() -> None:
     """Also in groups of other sizes, whose shares are rounded; each share within 4 standard deviations."""
-    sizes, draws, shares = [10, 11, 13, 30], 4000, (0.3, 0.4)
+    sizes, draws, shares = [10, 11, 13, 30], 2000, (0.3, 0.4)
     groups = np.repeat(np.arange(4), sizes)
     found = np.mean([deal_within(jax.random.key(seed), groups, *shares) for seed in range(draws)], axis=0)
     for side, share in zip(found, shares, strict=True):
@@ -200,6 +191,7 @@ def test_strata_of_one_set_say_nothing() -> None:
     assert (alone.effects[0], alone.covariance[0, 0], alone.freedom) == (0, 0, 1)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("alike", [0.0, 3.0])
 def test_false_alarms_of_the_blind_baseline_within_strata(alike: float) -> None:
     """At most 5% of deals have p of at most 5%, and about as many, also where records of an author are alike."""
@@ -224,6 +216,7 @@ def test_sets_that_were_not_dealt_are_told_apart_within_strata_alone() -> None:
     assert told[1] >= 18
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_the_members_test_within_strata_keeps_its_levels(share: float) -> None:
     """P-values at most 5% in 5% of deals, and limits below the truth; and both tell what those of free deals do not."""
@@ -247,6 +240,7 @@ def test_the_members_test_within_strata_keeps_its_levels(share: float) -> None:
     assert share or told[1] > 0.9 * DEALS
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_limits_by_models_within_strata_cover_the_share(share: float) -> None:
     random, missed, told = np.random.default_rng(7), 0, np.zeros(2)
@@ -430,9 +424,3 @@ def test_outputs_of_another_model_that_remembers_are_found(kind: str):
     right = [model for model in range(MODELS) for said in range(MODELS) if said != model]
     assert sum(one == model for one, model in zip(named, right, strict=True)) >= 0.95 * len(right)
     assert all(one in (None, model) for one, model in zip(named, right, strict=True))
-
-
-@pytest.mark.outer
-def test_a_model_that_remembers_nothing_is_accepted_anywhere():
-    found = fits(trained("short"), 8)
-    assert all(other_row(each, said) is None for each in found for said in range(MODELS))

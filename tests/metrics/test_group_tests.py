@@ -85,18 +85,9 @@ def test_a_group_of_its_own_records_is_dealt_in_every_way() -> None:
     assert test.least == 1 / 126
 
 
-def test_many_records_of_one_group_take_random_deals() -> None:
-    scores = np.random.default_rng(4).normal(size=1_500)
-    assert 0.03 < within_group(KEY, scores, 700, 999).p_never < 1
-    assert within_group(KEY, scores + (np.arange(1_500) < 700), 700, 999).p_never == 0.001
-
-
 @pytest.mark.parametrize("by", ["ranks", "random deals", "all deals"])
 def test_p_values_of_groups_that_were_not_used_are_exact(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over deals, at most 5% of the first group's p-values are at most 5%; the bound is that of 99.9% for a true 5%.
-
-    Groups differ in size, shift and tails, and half of the query set was used: the null is that of one group alone.
-    """
+    """Over deals, at most 5% of the first group's p-values are at most 5%; the bound is that of 99.9% for a true 5%."""
     random, p_values = np.random.default_rng(5), []
     if by == "random deals":
         monkeypatch.setattr(module, "ENUMERATED", 10)
@@ -114,13 +105,11 @@ def test_p_values_of_groups_that_were_not_used_are_exact(by: str, monkeypatch: p
     assert np.mean(np.array(p_values) <= 0.5) > 0.4
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("used", [0, 5])
 @pytest.mark.parametrize("by", ["ranks", "own records"])
 def test_false_accusations_are_as_rare_as_stated(by: str, used: int) -> None:
-    """Holm: any in at most 5% of deals. Benjamini-Hochberg: a false share of at most 5% on average.
-
-    The bounds are those of 99.9% for a true 5%, of which a false share between 0 and 1 varies less than a count.
-    """
+    """Holm: any in at most 5% of deals. Benjamini-Hochberg: a false share of at most 5% on average."""
     random, any_false, false_share, found = np.random.default_rng(6), 0, [], 0
     truth = np.arange(10) < used
     for deal in range(DEALS):
@@ -146,22 +135,7 @@ def test_false_accusations_are_as_rare_as_stated(by: str, used: int) -> None:
     assert found >= 0.5 * used * DEALS
 
 
-def test_small_groups_are_not_accused_for_being_small() -> None:
-    """Of groups without any difference, those of 1 record are as often among the top ranks as those of 40.
-
-    By plain means nearly all would be small. 5% of about 4,000 each, with four standard deviations.
-    """
-    random, top = np.random.default_rng(7), {1: [], 40: []}
-    for _ in range(200):
-        sizes = random.permutation([1, 40] * 30).tolist()
-        groups = np.repeat(np.arange(60), sizes)
-        tests = among_groups(random.normal(size=len(groups)), groups, int(sum(sizes[:40])))
-        for group_size, test in zip(sizes[:40], tests, strict=True):
-            top[group_size].append(test.p_never <= 1.5 / 21)
-    for share in map(np.mean, top.values()):
-        assert abs(share - 1 / 21) < 0.02
-
-
+@pytest.mark.outer
 @pytest.mark.parametrize(("used", "holdout"), [([2_000], [20] * 39), ([200], [20] * 39), ([200] * 4, [50] * 99)])
 def test_a_small_group_is_not_accused_for_large_ones_that_were_used(used: list[int], holdout: list[int]) -> None:
     """Sizes that were not dealt: the rank of an unused group of 3 is at most 5% in little more than 5% of deals.
@@ -198,6 +172,7 @@ def test_groups_with_their_sizes_dealt_are_seldom_refused(query: int, holdout: i
     assert p_value == pytest.approx(stats.kstwo.sf(distance, round(query * holdout / (query + holdout))))
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("alike", [True, False])
 def test_skewed_scores_of_other_sizes_accuse_innocent_groups_or_are_refused(alike: bool) -> None:
     """Holm accuses any of five large groups in at most 5% of deals, where those whose sizes stand apart have no rank.
@@ -318,14 +293,12 @@ def test_a_case_by_hand() -> None:
     assert p_values[1] == pytest.approx(0.5)
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("holdout", [0, 3, 8])
 @pytest.mark.parametrize("models", [3, 5, 8])
 @pytest.mark.parametrize("drift", list(DRIFTS))
 def test_innocent_groups_are_seldom_accused(drift: str, models: int, holdout: int) -> None:
-    """Any after Holm in at most 5% of tables, and at most 5% of suspects (Benjamini-Hochberg) on average.
-
-    Nothing was used, or a quarter of the groups, which shifts all others, too.
-    """
+    """Any after Holm in at most 5% of tables, and at most 5% of suspects (Benjamini-Hochberg) on average."""
     random = np.random.default_rng([models, holdout, list(DRIFTS).index(drift)])
     for used in (0, 3):
         any_false, false_share, innocent = 0, [], np.arange(12) >= used
@@ -338,6 +311,7 @@ def test_innocent_groups_are_seldom_accused(drift: str, models: int, holdout: in
         assert np.mean(false_share) <= SELDOM / TABLES
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("models", [3, 5, 8])
 @pytest.mark.parametrize("shifts", [0.0, 2.0])
 def test_a_target_of_a_slightly_other_recipe_is_seldom_accused(models: int, shifts: float) -> None:
@@ -367,10 +341,7 @@ def test_a_single_group_beside_three_of_a_holdout_keeps_its_level() -> None:
 
 
 def test_groups_that_were_used_are_found() -> None:
-    """By their number, of models and of used groups, and with a holdout; none if all were used and there is none.
-
-    Memory is five standard deviations of the drift, as of the language models of `experiments/score_rates` on TOFU.
-    """
+    """By their number, of models and of used groups, and with a holdout; none if all were used and there is none."""
     found = {case: _found(*case) for case in ((3, 0, 5), (8, 0, 5), (8, 0, 10), (8, 0, 20), (3, 8, 20), (8, 8, 20))}
     assert 0.15 < found[3, 0, 5] < found[8, 0, 5] - 0.1
     assert found[8, 0, 10] > 0.2

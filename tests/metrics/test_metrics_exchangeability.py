@@ -127,10 +127,7 @@ def test_p_values_of_neighbours_and_of_groups_are_uniform(by_groups: bool) -> No
 
 
 def unequal(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Inputs of 60 near-copied groups of 1 to 12 records, large ones apart from small ones, dealt whole at random.
-
-    Also their labels and groups, the query set first, and its size.
-    """
+    """Inputs of 60 near-copied groups of 1 to 12 records, large ones apart from small ones, dealt whole at random."""
     random = np.random.default_rng([11, seed])
     sizes = random.integers(1, 13, 60)
     held = np.isin(np.arange(60), random.choice(60, 25, replace=False))
@@ -139,23 +136,6 @@ def unequal(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     centres = random.normal(size=(60, WIDTH)) + sizes[:, None] / 4
     inputs = centres[groups] + 0.05 * random.normal(size=(len(groups), WIDTH))
     return inputs, random.integers(0, 4, len(groups)), groups, int((~held[groups]).sum())
-
-
-def test_a_sample_has_whole_groups_and_as_many_of_each_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[np.ndarray] = []
-    monkeypatch.setattr(exchangeability, "MOST_RECORDS", 60)
-    monkeypatch.setattr(exchangeability, "features", lambda generator, inputs: seen.append(inputs) or inputs)
-    for seed in range(20):
-        inputs, labels, groups, size = unequal(seed)
-        seen.clear()
-        told_of(seed, inputs, labels, groups, size)
-        taken = [np.flatnonzero((inputs == row).all(axis=1)).item() for row in seen[0]]
-        # The loop: 60 groups in all, so many of each set as have 60 records on average over both.
-        wanted = int(60 / np.mean([np.sum(groups == group) for group in range(60)]))
-        for side in (np.arange(size), np.arange(size, len(groups))):
-            drawn = sorted({int(groups[record]) for record in taken if record in side})
-            assert len(drawn) == wanted
-            assert sorted(set(taken) & set(side)) == [record for record in side if groups[record] in drawn]
 
 
 def test_copies_are_sought_in_other_groups() -> None:

@@ -287,11 +287,6 @@ def test_an_unused_holdout_is_doubted_no_more_often_than_stated(gap: float, apar
 
 
 @pytest.mark.outer
-def test_nothing_is_doubted_where_training_leaves_no_trace() -> None:
-    assert not any(held(trial, 0.0, used=used) for trial in range(TRIALS_USED // 2) for used in (False, True))
-
-
-@pytest.mark.outer
 @pytest.mark.parametrize("apart", [0.0, 0.3])
 def test_a_used_holdout_is_doubted_where_memory_is_strong(apart: float) -> None:
     found = [held(trial, 4.0, used=True, apart=apart) for trial in range(20)]

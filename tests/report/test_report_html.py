@@ -14,12 +14,10 @@ import pytest
 from fuzz.printed import check_page
 from support.cli_runs import jaxaudit
 from support.html_pages import ALLOWED, Parsed
-from support.saved_runs import RUNS, save
-from support.saved_runs.attack import attack_audit
+from support.saved_runs import RUNS
 from support.saved_runs.efficacy import efficacy_run
-from support.saved_runs.ks import audit_of, judged, ks_audit, ks_run, without_rho
+from support.saved_runs.ks import audit_of, judged, ks_run, without_rho
 from support.saved_runs.names import HOSTILE
-from support.saved_runs.pdtp import pdtp_audit, pdtp_run
 from support.terminals import shown
 
 from jaxaudit import OwnNumbers
@@ -72,22 +70,6 @@ def test_every_chart_is_named_and_its_numbers_are_in_a_table(pages: dict[str, st
     assert not charts or "<text" in pages[kind]
     inside = pages[kind].split("</style>", 1)[1]
     assert not [colour for colour in style.VARIABLES if colour in inside]
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("ks", ("Has the target forgotten the query set?", ks_run().result.targets[0].finding.sentence)),
-        ("ks", ("Checks and limitations", "Details", "How to repeat the run", "jaxaudit ks", "Glossary")),
-        ("ks", ("blake2b:00ff", "blake2b:11", "2026-01-02T03:04:05+00:00 and took 12 seconds", "0.10.2")),
-        ("pdtp", ("records exposed", "infinite", "2 of 40", "Confidence strong", "7 infinite")),
-        ("efficacy", ("no verdict", "efficacy 4 ", "Confidence weak")),
-        ("unlearn", ("✕ distinguishable", "✓ not distinguishable", "Efficacy of retrained models 0.5 to 0.6")),
-    ],
-)
-def test_a_page_has_every_section_and_the_numbers_of_its_run(pages: dict[str, str], kind: str, words: tuple[str, ...]):
-    text = Parsed(pages[kind]).text
-    assert [each for each in words if each not in text] == []
 
 
 @pytest.mark.parametrize("kind", RUNS)
@@ -171,18 +153,6 @@ def test_where_a_report_cannot_be(tmp_path):
         claim_report(tmp_path / name, tmp_path / "run")
 
 
-def test_the_command(tmp_path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    done = jaxaudit("report", str(save(pdtp_run(), tmp_path / "run")))
-    assert done.code == 0, done.err
-    assert done.out == ""
-    assert "written: report.html" in done.err
-    assert len(Parsed((tmp_path / "report.html").read_text(encoding="utf-8")).all("article")) == 1
-    missing = jaxaudit("report", "nowhere")
-    assert missing.code == 2
-    assert missing.err.startswith("Error: nowhere does not exist")
-
-
 @pytest.mark.usefixtures("no_charts")
 def test_a_run_is_reported_as_its_command_printed_and_drew_it(tmp_path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
@@ -202,16 +172,6 @@ def test_a_run_is_reported_as_its_command_printed_and_drew_it(tmp_path, monkeypa
         refused = jaxaudit(command, "--report", "mine.html")
         assert refused.code == 2
         assert refused.err.startswith("Error: the report mine.html would overwrite a file")
-
-
-@pytest.mark.parametrize(
-    ("audit", "axes"), [(ks_audit, 1), (pdtp_audit, 1), (attack_audit, 2)], ids=["ks", "pdtp", "attack"]
-)
-def test_plots_from_python(audit, axes: int):
-    figure = audit().plot()
-    assert len(figure.axes) == axes
-    assert all(each.get_xlabel() for each in figure.axes)
-    assert figure.canvas.manager is None
 
 
 def test_without_rho_used_fractions_are_plotted():

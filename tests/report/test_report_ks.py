@@ -49,33 +49,6 @@ def test_names_cannot_speak_to_the_terminal():
     assert visible("a\x9b\x7f\u2028\udc80") == r"a\x9b\x7f\u2028\udc80"
 
 
-def test_numbers_in_json():
-    value = as_json(run(judged(rho=APART, controls=(CONTROL,))))
-    (only,) = value["targets"]
-    assert value["schema"] == "jaxaudit.ks/3"
-    assert value["level"] == 0.95
-    assert value["noise_floor"] == {"median": 0.02, "max": 0.06, "values": [0.01, 0.02, 0.06]}
-    details = only["tests"][0]["details"]
-    assert (details["kind"], details["rule"]) == ("rho", "forgotten")
-    for found, (low, median, high, calibration), rho in (
-        (details["rho"], (1.125, 1.25, 1.375, 1.0), APART),
-        (details["controls"][0], (0.25, 0.5, 0.75, 1.0), CONTROL),
-    ):
-        assert found == {
-            "values": [median] * 2,
-            "median": median,
-            "low": low,
-            "high": high,
-            "distances": [median] * 2,
-            "calibration_distances": [calibration] * 2,
-            "error": rho.error,
-        }
-    assert only["truth"] is None
-    assert only["finding"]["verdict"] == "forgotten"
-    assert [test["name"] for test in only["tests"]] == ["rho"]
-    assert only["tests"][0]["finding"] == only["finding"]
-
-
 def test_tests_of_use_give_the_numbers_of_a_page():
     text = page(run(judged(usage=(USED, UNSURE))))
     for words in (

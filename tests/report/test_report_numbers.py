@@ -9,39 +9,17 @@ import numpy as np
 import pytest
 from support.html_pages import Parsed
 from support.saved_runs import as_json
-from support.saved_runs.attack import attack_audit, attack_run
 from support.saved_runs.efficacy import efficacy_audit, efficacy_run, weights
 from support.saved_runs.pdtp import audit_of, pdtp_audit, pdtp_run, run_of
-from support.saved_runs.power import KNOWN, power_audit, power_run
-from support.saved_runs.unlearn import CHALLENGE, SEEDS, SPREAD, unlearn_audit, unlearn_run
+from support.saved_runs.unlearn import CHALLENGE, unlearn_audit, unlearn_run
 from support.saved_runs.unlearn_outputs import unlearn_outputs_run
 from support.terminals import said, shown
 
-from jaxaudit.audits import FRACTIONS, PDTPAudit
+from jaxaudit.audits import PDTPAudit
 from jaxaudit.kernels import Gaussian
-from jaxaudit.metrics import Separation, detection_probability, min_detectable_fraction
-from jaxaudit.report import part_of, report_html, schema_of, to_json
+from jaxaudit.report import part_of, report_html, schema_of
 
 pytestmark = pytest.mark.usefixtures("no_charts")
-
-
-NOTE = "All began with the same weights."
-
-
-def test_the_numbers_of_efficacy_in_json():
-    audit = efficacy_audit(weights("perfect", [0.0, 0.0, 0.0]), weights("other", [1.0, 2.0, 3.0]), notes=(NOTE,))
-    result = as_json(efficacy_run(audit=audit))
-    perfect, other = result["models"]
-    assert perfect["efficacy"] == perfect["bound"] == perfect["layers"][0]["efficacy"] == "infinity"
-    assert (perfect["role"], other["role"]) == ("judged", "reference")
-    assert (other["efficacy"], other["information"], other["bound"]) == (0.5, 2.0, 1.0)
-    assert result["records"][2] == {"index": 2, "class": "c", "information": {"perfect": 0.0, "other": 3.0}}
-    assert result["finding"]["verdict"] == "no verdict"
-    assert result["finding"]["caveats"] == list(audit.finding.caveats)
-    assert audit.finding.caveats[-1] == NOTE
-    columns = audit.columns
-    assert columns["information of other"].tolist() == [1.0, 2.0, 3.0]
-    assert columns["class"].tolist() == ["a", "b", "c"]
 
 
 def test_another_likelihood_is_on_the_page():
@@ -86,33 +64,6 @@ def test_numbers_in_json_are_those_of_the_audit():
     assert np.isnan(columns["dtp_bound"]).all()
 
 
-def test_a_terminal_lists_the_riskiest_records_first():
-    run = pdtp_run()
-    assert "The 10 riskiest records" in shown(run)
-    assert [each.index for each in run.result.by_risk()] == np.argsort(-pdtp_audit().values, kind="stable").tolist()
-
-
-HOPELESS = power_audit(0.01, 1_234_567, 1_000_000, Separation(0.3, 0.05, 0.04, 0.09, 6))
-
-
-def test_the_numbers_of_power_in_json():
-    result = as_json(power_run())
-    assert result["separation"] == msgspec.structs.asdict(KNOWN)
-    small, given, large = result["sizes"]
-    assert (small["given"], large["given"]) == (False, False)
-    assert (given["query"], given["holdout"]) == (500, 500)
-    assert given["chances"] == [
-        {"fraction": f, "chance_noticed": detection_probability(KNOWN, 500, 500, f)} for f in FRACTIONS
-    ]
-    assert given["least_noticed"] == min_detectable_fraction(KNOWN, 500, 500, 31)
-    assert (result["fraction"], result["records_needed"]) == (0.1, 447)
-    assert result["finding"]["verdict"] == "sufficient"
-    hopeless = as_json(power_run(audit=HOPELESS))
-    assert hopeless["records_needed"] is None
-    assert hopeless["sizes"][0]["least_noticed"] is None
-
-
-DATA_NOTE = "Trained on digits."
 METHODS = {"mine": {"efficacy": 0.1}, "a-longer-name": {}}
 
 
@@ -143,34 +94,6 @@ def test_a_ratio_over_0_is_null_and_shown_as_none():
     challenge = as_json(run)["methods"][3]["challenge"]
     assert (challenge["test_ratio"], challenge["score"]) == (None, None)
     assert "none" in shown(run)
-
-
-def test_the_numbers_and_words_of_json():
-    methods = {"mine": {"efficacy": np.inf, "bound": 0.1}, "same": {}}
-    result = as_json(unlearn_run(audit=unlearn_audit({"efficacy": 9.0}, methods, notes=(DATA_NOTE,))))
-    mine, same = result["methods"][3:]
-    assert mine["scores"]["efficacy"] == {
-        **dict.fromkeys(("median", "low", "high", "mean"), "infinity"),
-        "values": ["infinity"] * SEEDS,
-    }
-    assert mine["scores"]["bound"]["values"] == (0.1 * SPREAD).tolist()
-    assert {name: place["verdict"] for name, place in mine["places"].items()} == {
-        "efficacy": "above",
-        "bound": "below",
-        **dict.fromkeys(("remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"), "not distinguishable"),
-    }
-    assert mine["places"]["bound"]["p_value"] == 2 / 2**SEEDS
-    assert [method["finding"] and method["finding"]["verdict"] for method in result["methods"]] == [
-        *(None, None, None, "distinguishable", "not distinguishable")
-    ]
-    assert result["methods"][0]["scores"]["attack"] is None
-    assert result["finding"]["verdict"] == "distinguishable"
-    for finding in (result["finding"], mine["finding"], same["finding"]):
-        assert finding["caveats"][-1] == DATA_NOTE
-    assert result["protocol"]["members_share"] == 4 / 6
-    unattacked = unlearn_run(audit=unlearn_audit({}, {"mine": {}}, 3, attacked=False)).result
-    assert unattacked.protocol.members_share is None
-    assert unattacked.methods[3].places["bound"].verdict == "too few seeds"
 
 
 def test_every_number_is_in_json_on_the_terminal_and_on_the_page():
@@ -205,15 +128,6 @@ def test_beyond_so_many_records_those_that_fit_best_are_kept(monkeypatch: pytest
     result = efficacy_run(audit=efficacy_audit(weights("model", [3.0, 0.5, 1.0]))).result
     assert [record.index for record in result.records] == [1, 2]
     assert result.records_measured == 3
-
-
-def test_every_target_is_listed():
-    audit = attack_audit()
-    result = to_json(attack_run(audit=audit).result)["splits"]
-    assert audit.measurements is not None
-    pdtp = audit.measurements.mean(axis=0)
-    assert [record["index"] for record in result["records"]] == audit.records.tolist()
-    assert [record["pdtp"] for record in result["records"]] == pdtp.tolist()
 
 
 def many(count: int) -> PDTPAudit:

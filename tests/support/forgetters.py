@@ -57,3 +57,29 @@ def passed(key: Any, epoch: int, rows: Any, batch_size: int) -> list[np.ndarray]
 def assert_close(found: Any, expected: Any, rtol: float = 2e-4) -> None:
     for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=rtol, atol=2e-6)
+
+
+def combined(weights: tuple[float, ...], *trees: Any) -> Any:
+    """The sum of these, weighted."""
+    return jax.tree.map(
+        lambda *leaves: sum(np.float32(w) * leaf for w, leaf in zip(weights, leaves, strict=True)), *trees
+    )
+
+
+class Adam:
+    """Loshchilov & Hutter (2019), algorithm 2; without decay, Kingma & Ba (2015), algorithm 1."""
+
+    def __init__(self, params: Any, decay: float = 0.0) -> None:
+        self.first = self.second = jax.tree.map(np.zeros_like, params)
+        self.count, self.decay = 0, decay
+
+    def step(self, params: Any, gradient: Any, rate: float) -> Any:
+        self.count += 1
+        self.first = combined((0.9, 0.1), self.first, gradient)
+        self.second = combined((0.999, 0.001), self.second, jax.tree.map(np.square, gradient))
+
+        def moved(leaf: Any, m: Any, s: Any) -> Any:
+            step = (m / (1 - 0.9**self.count)) / (np.sqrt(s / (1 - 0.999**self.count)) + 1e-8)
+            return leaf - np.float32(rate) * (step + self.decay * leaf)
+
+        return jax.tree.map(moved, params, self.first, self.second)

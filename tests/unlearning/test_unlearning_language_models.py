@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from support.forgetters import passed
+from support.forgetters import Adam, combined, passed
 from support.sequences import SMALL, TEXTS, likelihoods, small_learner
 
 from jaxaudit import sequences, word_tokenizer
@@ -71,30 +71,17 @@ def slope_of(record: int) -> Any:
     return jax.jit(jax.value_and_grad(summed))
 
 
-def times(factor: Any, tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.float32(factor) * np.asarray(leaf), tree)
-
-
 def summed(trees: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: sum(leaves), *trees)
 
 
 def by_adamw(gradient_at: Any) -> Any:
-    """Loshchilov & Hutter (2019), algorithm 2, with `gradient_at(params, forgotten, remaining)` of every step."""
-    params, zeros = PARAMS, jax.tree.map(np.zeros_like, PARAMS)
-    first, second, count = zeros, zeros, 0
+    """With `gradient_at(params, forgotten, remaining)` of every step."""
+    params, adam = PARAMS, Adam(PARAMS, decay=0.01)
     for epoch in range(EPOCHS):
         remaining = passed(stream(KEY, "pass"), epoch, ~FORGET, BATCH)
         for place, forgotten in enumerate(passed(stream(KEY, "forget"), epoch, FORGET, BATCH)):
-            gradient, count = gradient_at(params, forgotten, remaining[place % len(remaining)]), count + 1
-            first = summed([times(0.9, first), times(0.1, gradient)])
-            second = summed([times(0.999, second), times(0.001, jax.tree.map(np.square, gradient))])
-
-            def moved(leaf: Any, m: Any, s: Any, count: int = count) -> Any:
-                step = (m / (1 - 0.9**count)) / (np.sqrt(s / (1 - 0.999**count)) + 1e-8) + 0.01 * leaf
-                return leaf - np.float32(RATE) * step
-
-            params = jax.tree.map(moved, params, first, second)
+            params = adam.step(params, gradient_at(params, forgotten, remaining[place % len(remaining)]), RATE)
     return params
 
 
@@ -106,10 +93,10 @@ def by_likelihoods(pull: Any, gamma: float, alpha: float) -> Any:
         for record in forgotten:
             (own, slope), (original, _) = slope_of(record)(params), slope_of(record)(PARAMS)
             tokens = sum(token >= 0 for token in INPUTS[record][1:])
-            parts.append(times(gamma * pull(float(own), float(original), tokens) / len(forgotten), slope))
+            parts.append(combined((gamma * pull(float(own), float(original), tokens) / len(forgotten),), slope))
         for record in remaining:
             tokens = sum(token >= 0 for token in INPUTS[record][1:])
-            parts.append(times(-alpha / tokens / len(remaining), slope_of(record)(params)[1]))
+            parts.append(combined((-alpha / tokens / len(remaining),), slope_of(record)(params)[1]))
         return summed(parts)
 
     return by_adamw(gradient_at)
@@ -145,7 +132,7 @@ def misdirected(coefficient: float, gamma: float, alpha: float) -> Any:
         away = [moved(params, int(each), np.tile(target, (INPUTS.shape[1], 1))) for each in forgotten]
         kept = [moved(params, int(each), first_block(PARAMS, int(each))) for each in remaining]
         weights = [gamma / len(away)] * len(away) + [alpha / max(1, len(kept))] * len(kept)
-        return summed([times(weight, slope) for weight, slope in zip(weights, away + kept, strict=True)])
+        return combined(tuple(weights), *away, *kept)
 
     return by_adamw(gradient_at)
 

@@ -1,20 +1,12 @@
 """Keeps compiled programs and measurements of this machine, so that a later command need not make them again.
 
-JAX stores and reads the programs. This module decides where, for whom, and how many. JAX's own limit on size is not
-used: with it all processes wait for one lock at every read, each write scans every entry, and an entry without its time
-stamp ends all writing (jax issue 39880).
+Programs are code: JAX stores and reads them in a folder that nobody else can write, named by what code is made for
+(JAX, device, instruction sets, cores). JAX's own limit on size is not used: with it all processes wait for one lock,
+and an entry without its time stamp ends all writing (jax issue 39880). Before jaxlib 0.10.2, XLA wrote a line to stderr
+for each stored program that it read (jax issue 38445), so these versions store nothing.
 
-Compiled programs are code. The command line keeps them with JAX's own cache, in a folder that nobody else can write,
-named by what code is made for: JAX, device, instruction sets, cores. The folder is bounded by us, when a command
-begins. Importing the package changes no setting of JAX.
-
-Before jaxlib 0.10.2, XLA took two preferences of some processors for instructions that they lack, and wrote a line to
-stderr for each stored program that it read (jax issue 38445). The line comes from C++, and JAX counts the program as
-read, so nobody can ask for it; these versions store nothing.
-
-Forms of convolutions are measured. Two runs may measure differently, and models whose convolutions are computed
-otherwise differ by rounding, which training amplifies. So the first measurement is stored beside the cached data sets,
-under a hash of the convolution and the machine, and written into the result: the same command gives the same numbers.
+Two measurements of forms of convolutions may differ, and so would models, by rounding, which training amplifies. So the
+first one is stored, under a hash of the convolution and the machine: the same command gives the same numbers.
 """
 
 import hashlib

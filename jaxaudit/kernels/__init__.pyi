@@ -11,10 +11,7 @@ from .gradient_norms import mean_gradient as mean_gradient
 from .gradient_norms import squared_grad_norms as squared_grad_norms
 from .kolmogorov_smirnov import bootstrap_ks_paired as bootstrap_ks_paired
 from .kolmogorov_smirnov import ks_distance as ks_distance
-from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import Categorical as Categorical
-from .likelihoods import Gaussian as Gaussian
-from .likelihoods import Likelihood as Likelihood
 from .likelihoods import SequenceLikelihood as SequenceLikelihood
 from .likelihoods import precise_log_softmax as precise_log_softmax
 from .ranking import Ranking as Ranking

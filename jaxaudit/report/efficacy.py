@@ -6,7 +6,7 @@ from rich.cells import chop_cells
 
 from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure, check_efficacy_result
 from jaxaudit.errors import visible
-from jaxaudit.kernels.likelihoods import SEQUENCE, Categorical
+from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.report.kinds import RunKind
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Answer, Column, PageTable, RunContent, table_of, tables_of_first
@@ -19,7 +19,8 @@ ROOM, LEAST_ROOM = 58, 9
 
 def efficacy_part(run: Run[EfficacyResult]) -> RunContent:
     result, paths = run.result, list(run.result.paths.values())
-    count, means = result.records_measured, _likelihood(result)
+    count, of_texts = result.records_measured, result.likelihood == SEQUENCE.name
+    means = (f"Log-likelihood of a record: {result.log_likelihood}.",) if of_texts else ()
     converted = (
         "The network is written in PyTorch. In JAX, its outputs on these records differ by "
         f"{result.conversion_error or 0:.0e} of their size at most.",
@@ -59,14 +60,6 @@ def _answer(result: EfficacyResult) -> Answer:
 
 def _accuracy(model: WeightsExposure) -> str:
     return "none" if model.accuracy is None else f"{model.accuracy:.1%}"
-
-
-def _likelihood(result: EfficacyResult) -> tuple[str, ...]:
-    """The assumed meaning of the outputs, where they are not those of classes."""
-    if result.likelihood == Categorical.name:
-        return ()
-    of = "record" if result.likelihood == SEQUENCE.name else f"label, {result.likelihood}"
-    return (f"Log-likelihood of a {of}: {result.log_likelihood}.",)
 
 
 def _weights(result: EfficacyResult) -> PageTable:

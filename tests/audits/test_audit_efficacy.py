@@ -15,8 +15,7 @@ from jaxaudit import Examples
 from jaxaudit.audits import EfficacyAudit, NamedWeights, measure_efficacy, measure_sequence_efficacy
 from jaxaudit.audits.efficacy.audit import checked_labels
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import Bernoulli, Gaussian, SequenceLikelihood
-from jaxaudit.kernels.likelihoods import CATEGORICAL
+from jaxaudit.kernels import SequenceLikelihood
 from jaxaudit.models import GPT, MLP, PureModule, pure_module
 from jaxaudit.models.bridge import Origin
 
@@ -173,16 +172,14 @@ def test_weights_of_another_network_and_of_one_name_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("labels", "likelihood", "outputs", "message"),
+    ("labels", "message"),
     [
-        (np.array([0, 3]), CATEGORICAL, 3, "no classes of a network with 3 outputs"),
-        (np.array([0.5, 1]), CATEGORICAL, 3, "are no classes"),
-        (np.array([[0, 1]]), CATEGORICAL, 3, "are no classes"),
-        (np.array([[0, 1]]), Bernoulli(), 3, r"shape \(1, 2\), .*of shape \(1, 3\)"),
-        (np.array([[0.5]]), Bernoulli(), 1, "0 or 1"),
-        (np.array([np.inf]), Gaussian(), 1, "finite"),
+        (np.array([0, 3]), "no classes of a network with 3 outputs"),
+        (np.array([0.5, 1]), "are no classes"),
+        (np.array([np.nan, 1]), "are no classes"),
+        (np.array([[0, 1]]), "are no classes"),
     ],
 )
-def test_labels_that_the_likelihood_does_not_allow(labels: np.ndarray, likelihood: Any, outputs: int, message: str):
+def test_labels_that_are_no_classes(labels: np.ndarray, message: str):
     with pytest.raises(InputError, match=message):
-        checked_labels(labels, likelihood, outputs, "records")
+        checked_labels(labels, 3, "records")

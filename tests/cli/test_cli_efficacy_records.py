@@ -1,4 +1,4 @@
-"""`jaxaudit efficacy` on records of several arrays, labels that are no classes, and data that stay on disk."""
+"""`jaxaudit efficacy` on records of several arrays, and data that stay on disk."""
 
 import subprocess
 import sys
@@ -42,7 +42,6 @@ RANDOM = np.random.default_rng(4)
 IDS, AGE = RANDOM.integers(0, 9, (N, 6)), RANDOM.normal(size=N)
 MASK = (np.arange(6) < RANDOM.integers(1, 7, (N, 1))).astype(np.int8)
 X, Y = RANDOM.normal(size=(N, 3)).astype(np.float32), np.arange(N) % 3
-TARGETS, TAGS = RANDOM.normal(size=(N, 2)), RANDOM.integers(0, 2, (N, 2))
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +50,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         sys.path.insert(0, str(tmp_path))
         Path("nets.py").write_text(NETS)
         np.savez("texts.npz", input_ids=IDS, attention_mask=MASK, age=AGE, y=Y)
-        np.savez("targets.npz", x=X, y=TARGETS)
-        np.savez("tags.npz", x=X, y=TAGS)
         yield tmp_path
 
 
@@ -105,48 +102,16 @@ def test_a_network_gets_several_arrays_by_name():
     assert result["likelihood"] == "categorical"
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
-def test_labels_that_are_no_classes(likelihood: str):
-    """Each with its log-likelihood, as SciPy has it."""
-    graph, params = saved("Numbers", (3,), 2)
-
-    def log_prob(net: Any, i: int) -> Any:
-        z = net(jnp.asarray(X)[i][None])[0]
-        if likelihood == "gaussian":
-            return jnp.sum(jax.scipy.stats.norm.logpdf(jnp.asarray(TARGETS)[i], z, 1.0))
-        return jnp.sum(jnp.log(jnp.where(jnp.asarray(TAGS)[i] == 1, jax.nn.sigmoid(z), jax.nn.sigmoid(-z))))
-
-    data = "targets.npz" if likelihood == "gaussian" else "tags.npz"
-    words = ("--params", "Numbers.safetensors", "--likelihood", likelihood, "--data", data)
-    result = jaxaudit("efficacy", "--model", "nets:Numbers", *words, "--out", "run", "--json").result
-    held(result, slow(graph, params, log_prob))
-    (model,) = result["models"]
-    assert result["likelihood"] == likelihood
-    assert ("s = 1" in result["log_likelihood"]) == (likelihood == "gaussian")
-    assert (model["accuracy"] is None) == (likelihood == "gaussian")
-    merged = nnx.merge(graph, params)
-    values = [float(log_prob(merged, i)) for i in range(N)]
-    assert model["mean_log_probability"] == pytest.approx(np.mean(values), rel=1e-5)
-    shown = " ".join(Path("run/table.txt").read_text().split())
-    assert "Log-likelihood of a label" in shown
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--data", "tags.npz", "--likelihood", "bernoulli", "--classes", "3"), ("out/bias", "(2,)", "(3,)")),
-        (("--data", "targets.npz", "--likelihood", "bernoulli"), ("targets.npz", "0 or 1")),
-        (("--data", "nan.npz", "--likelihood", "gaussian"), ("nan.npz", "finite")),
-        (("--data", "wide.npz", "--likelihood", "gaussian", "--classes", "2"), ("wide.npz", "(11, 3)", "(11, 2)")),
         (("--data", "texts.npz", "--model", "nets:Linen"), ("input_ids", "Linen", "named x")),
         (("--data", "large.npz", "--model", "nets:Text"), ("ids", "16,777,216")),
-        (("--data", "fractions.npz", "--model", "nets:Text"), ("fractions.npz", "no classes", "--likelihood")),
+        (("--data", "fractions.npz", "--model", "nets:Text"), ("fractions.npz", "no classes")),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(words: tuple[str, ...], said: tuple[str, ...]):
     saved("Numbers", (3,), 2)
-    np.savez("nan.npz", x=X, y=np.full((N, 2), np.nan))
-    np.savez("wide.npz", x=X, y=X)
     np.savez("large.npz", input_ids=IDS + 2**24, attention_mask=MASK, age=AGE, y=Y % 2)
     np.savez("fractions.npz", input_ids=IDS, attention_mask=MASK, age=AGE, y=Y / 2)
     saved("Text", 2)

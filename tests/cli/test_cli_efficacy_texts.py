@@ -133,7 +133,6 @@ REFUSED = {
         f"1 of 5 records have more tokens than the model has positions ({POSITIONS})",
     ),
     "no records": (("--data", "nothing.jsonl"), "nothing.jsonl: there is no such file"),
-    "no class": (("--likelihood", "bernoulli"), "--likelihood: is of records with labels"),
     "untrained": (("--reference", "untrained"), "--reference untrained is of other networks"),
     "another architecture": (
         ("--reference", "other=llama"),

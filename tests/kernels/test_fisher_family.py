@@ -1,4 +1,4 @@
-"""The mean gradient against gradients of single examples; log-likelihoods; records of several arrays."""
+"""The mean gradient against gradients of single examples; records of several arrays."""
 
 from typing import Any
 
@@ -10,14 +10,7 @@ from flax import nnx
 from support.gradient_twins import CLASSES, examples, gradients_by_loop, nnx_log_prob, of_label, wide
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import (
-    Bernoulli,
-    Gaussian,
-    Likelihood,
-    fisher_diagonal,
-    mean_gradient,
-    squared_grad_norms,
-)
+from jaxaudit.kernels import fisher_diagonal, mean_gradient, squared_grad_norms
 from jaxaudit.models import MLP
 
 X, Y = examples(7, 4)
@@ -60,24 +53,6 @@ def test_the_mean_gradient_is_that_of_single_gradients(log_prob: Any, params: An
         np.testing.assert_allclose(flat(found), each.mean(axis=0), rtol=1e-10)
 
 
-@pytest.mark.parametrize("likelihood", [Bernoulli(), Gaussian(0.7)], ids=lambda each: each.name)
-def test_log_likelihoods_are_those_of_scipy(likelihood: Likelihood):
-    from scipy import stats
-
-    random = np.random.default_rng(4)
-    z = random.normal(size=(5, 2))
-    with jax.enable_x64(True):
-        if isinstance(likelihood, Gaussian):
-            labels = random.normal(size=(5, 2))
-            wanted = stats.norm.logpdf(labels, z, likelihood.sigma).sum(axis=1)
-        else:
-            labels = random.integers(0, 2, (5, 2))
-            wanted = stats.bernoulli.logpmf(labels, 1 / (1 + np.exp(-z))).sum(axis=1)
-        np.testing.assert_allclose(likelihood.log_prob(jnp.asarray(z), jnp.asarray(labels)), wanted, rtol=1e-12)
-        one = likelihood.log_prob(jnp.asarray(z[:, :1]), jnp.asarray(labels[:, 0]))
-        np.testing.assert_allclose(one, likelihood.log_prob(jnp.asarray(z[:, :1]), jnp.asarray(labels[:, :1])))
-
-
 def test_records_of_several_arrays():
     """A batch of a dictionary; and the norms are those of the same arrays side by side."""
 
@@ -93,12 +68,6 @@ def test_records_of_several_arrays():
     np.testing.assert_allclose(sum(leaf.sum() for leaf in jax.tree.leaves(diagonal)), wanted.mean(), rtol=1e-5)
     with pytest.raises(InputError, match="there are 2 or 7 inputs and 7 labels"):
         squared_grad_norms(split, params, {**apart, "left": X[:2, :1]}, {"class": Y})
-
-
-@pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_standard_deviation_is_positive(sigma: float):
-    with pytest.raises(InputError, match="`sigma` must be above 0"):
-        Gaussian(sigma)
 
 
 def test_of_nothing_there_is_no_gradient():

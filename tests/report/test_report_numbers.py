@@ -16,7 +16,7 @@ from support.saved_runs.unlearn_outputs import unlearn_outputs_run
 from support.terminals import said, shown
 
 from jaxaudit.audits import PDTPAudit
-from jaxaudit.kernels import Gaussian
+from jaxaudit.kernels import SequenceLikelihood
 from jaxaudit.report import part_of, report_html, schema_of
 
 pytestmark = pytest.mark.usefixtures("no_charts")
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.usefixtures("no_charts")
 
 def test_another_likelihood_is_on_the_page():
     judged, other = weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [1.0, 2.0, 3.0])
-    audit = efficacy_audit(judged._replace(accuracy=None), other, likelihood=Gaussian(2.0))
+    audit = efficacy_audit(judged._replace(accuracy=None), other, likelihood=SequenceLikelihood())
     assert as_json(efficacy_run(audit=audit))["models"][0]["accuracy"] is None
-    assert "s = 2" in Parsed(report_html(efficacy_run(audit=audit))).text
+    assert "Log-likelihood of a record" in Parsed(report_html(efficacy_run(audit=audit))).text
     usual = efficacy_run(audit=efficacy_audit(judged, other))
     assert "Log-likelihood" not in Parsed(report_html(usual)).text
 

@@ -22,15 +22,7 @@ from jaxaudit.data.records import Records
 from jaxaudit.errors import InputError, check_distinct
 from jaxaudit.json_types import number
 from jaxaudit.kernels.gradient_norms import examples_at_a_time
-from jaxaudit.kernels.likelihoods import (
-    CATEGORICAL,
-    SEQUENCE,
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    Likelihood,
-    precise_log_softmax,
-)
+from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE, Categorical, SequenceLikelihood, precise_log_softmax
 from jaxaudit.metrics.efficacy import EfficacyByLayer, efficacy_by_layer
 from jaxaudit.models import PureModule
 
@@ -63,7 +55,6 @@ def measure_efficacy(
     examples: Examples | Records,
     *,
     references: Sequence[NamedWeights] = (),
-    likelihood: Likelihood = CATEGORICAL,
     chunk: int | None = None,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
@@ -76,8 +67,8 @@ def measure_efficacy(
     statistics.
 
     Args:
-        examples: the records, in the form that the network needs; labels are output indices, from 0, or what another
-            likelihood needs. `Records` are read a few at a time and need not fit into memory.
+        examples: the records, in the form that the network needs; labels are output indices, from 0. `Records` are
+            read a few at a time and need not fit into memory.
         references: weights to compare with; names must differ.
         chunk: records per step; by default as many as fit into moderate memory.
         notes: limitations of the input, in sentences, which become part of the finding.
@@ -87,9 +78,8 @@ def measure_efficacy(
             layer and by record.
 
     Raises:
-        InputError: a label is not what the likelihood allows or an output of the network, gradients are not finite,
-            outputs are probabilities where classes are judged, or a network of another framework has outputs in JAX
-            that differ from its own by more than 1e-4 of their size.
+        InputError: a label is no output of the network, gradients are not finite, outputs are probabilities, or a
+            network of another framework has outputs in JAX that differ from its own by more than 1e-4 of their size.
 
     >>> import jax
     >>> from jaxaudit.models import MLP, pure_module
@@ -105,18 +95,17 @@ def measure_efficacy(
     inputs: Any = np.asarray(examples.inputs, np.float32) if isinstance(examples, Examples) else examples.inputs
     shape = jax.ShapeDtypeStruct((1, *inputs.shape[1:]), jnp.float32)
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
-    labels = checked_labels(examples.labels, likelihood, classes, examples.name)
-    stateless = _log_prob_of(net, judged.state, likelihood)
+    labels = checked_labels(examples.labels, classes, examples.name)
+    stateless = _log_prob_of(net, judged.state)
     measured: list[Measured] = []
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
-        log_prob = _log_prob_of(net, weights.state, likelihood) if jax.tree.leaves(weights.state) else stateless
-        fit = _fit(net, weights, inputs, labels, likelihood)
+        log_prob = _log_prob_of(net, weights.state) if jax.tree.leaves(weights.state) else stateless
+        fit = _fit(net, weights, inputs, labels)
         by_layer = efficacy_by_layer(log_prob, weights.params, inputs, labels, chunk=chunk)
         measured.append(Measured(weights.name, by_layer, *fit))
-    names, framework = _class_names(examples, likelihood), net.origin.framework
-    how = {"framework": framework, "likelihood": likelihood, "draws": net.draws, "notes": notes}
-    return audit_of_weights(measured, labels, names, classes, **how)
+    how = {"framework": net.origin.framework, "draws": net.draws, "notes": notes}
+    return audit_of_weights(measured, labels, _class_names(examples), classes, **how)
 
 
 def audit_of_weights(
@@ -126,7 +115,7 @@ def audit_of_weights(
     outputs: int,
     *,
     framework: str = "jax",
-    likelihood: Likelihood = CATEGORICAL,
+    likelihood: Categorical | SequenceLikelihood = CATEGORICAL,
     draws: bool = False,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
@@ -161,66 +150,47 @@ def audit_of_weights(
     return EfficacyAudit(result, tuple(measured), labels, class_names)
 
 
-def _class_names(examples: Examples | Records, likelihood: Likelihood) -> tuple[str, ...]:
-    """Names in label order; empty if labels are not classes."""
-    if likelihood != CATEGORICAL:
-        return ()
+def _class_names(examples: Examples | Records) -> tuple[str, ...]:
+    """Names in label order."""
     if isinstance(examples, Examples):
         return examples.class_names
-    labels = examples.labels
-    whole = labels.ndim == 1 and labels.dtype.kind in "iu"
-    return tuple(map(str, range(int(labels.max()) + 1))) if whole else ()
+    return tuple(map(str, range(int(examples.labels.max()) + 1)))
 
 
 def _logits(net: PureModule, params: Any, state: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
     return net.apply(params, state, inputs, False)[0]
 
 
-def _log_prob_of(net: PureModule, state: Any, likelihood: Likelihood) -> Callable[..., Array]:
+def _log_prob_of(net: PureModule, state: Any) -> Callable[..., Array]:
     """`(params, inputs, labels) -> log-likelihoods` of a network with this state, anew in each call."""
 
     def log_prob(params: Any, inputs: Any, labels: Any) -> Array:
-        return likelihood.log_prob(_logits(net, params, state, inputs), labels)
+        return CATEGORICAL.log_prob(_logits(net, params, state, inputs), labels)
 
     return log_prob
 
 
-def checked_labels(labels: np.ndarray, likelihood: Likelihood, outputs: int, name: str) -> np.ndarray:
-    """The labels, converted to the type that the likelihood needs; an `InputError` if it does not allow one."""
-    shape = (len(labels), outputs)
-    if isinstance(likelihood, Categorical):
-        if labels.ndim != 1 or not np.isin(labels, np.arange(outputs)).all():
-            raise InputError(
-                f"{name}: labels of shape {labels.shape} are no classes of a network with {outputs} outputs: give one "
-                f"whole number for each record, from 0 to {outputs - 1}, or another likelihood (`likelihood`)."
-            )
-        return labels.astype(np.int32)
-    allowed = "0 or 1" if isinstance(likelihood, Bernoulli) else "finite"
-    fits = np.isin(labels, (0, 1)) if allowed == "0 or 1" else np.isfinite(labels)
-    if ((outputs > 1 or labels.shape != shape[:1]) and labels.shape != shape) or not fits.all():
+def checked_labels(labels: np.ndarray, outputs: int, name: str) -> np.ndarray:
+    """The labels as 32-bit integers; an `InputError` if one is no output of the network."""
+    if labels.ndim != 1 or not np.isin(labels, np.arange(outputs)).all():
         raise InputError(
-            f"{name}: labels have shape {labels.shape}, and {likelihood.name} needs an array of shape {shape}, one "
-            f"number for each output of the network, {allowed}."
+            f"{name}: labels of shape {labels.shape} are no classes of a network with {outputs} outputs: give one "
+            f"whole number for each record, from 0 to {outputs - 1}."
         )
-    return labels.astype(np.float32)
+    return labels.astype(np.int32)
 
 
-def _fit(
-    net: PureModule, weights: NamedWeights, inputs: Any, labels: np.ndarray, likelihood: Likelihood
-) -> tuple[float | None, float, float | None]:
+def _fit(net: PureModule, weights: NamedWeights, inputs: Any, labels: np.ndarray) -> tuple[float, float, float | None]:
     """Accuracy, mean log-probability (nats) and conversion error on the records, computed a chunk at a time."""
 
     @jax.jit
     def look(params: Any, state: Any, inputs: Array, labels: Array) -> tuple[Array, Array, Array]:
         logits = _logits(net, params, state, inputs)
-        if isinstance(likelihood, Categorical):
-            right = precise_log_softmax(logits).argmax(axis=1) == labels
-        else:
-            right = jnp.mean((logits > 0) == (labels.reshape(logits.shape) > 0), axis=1)
-        return right, likelihood.log_prob(logits, labels), logits
+        right = precise_log_softmax(logits).argmax(axis=1) == labels
+        return right, CATEGORICAL.log_prob(logits, labels), logits
 
     hits, own_log_probs, farthest, squares = list[np.ndarray](), list[np.ndarray](), 0.0, 0.0
-    probabilities = isinstance(likelihood, Categorical)
+    probabilities = True
     for start in range(0, len(labels), CHUNK):
         some = inputs[start : start + CHUNK]
         seen = look(weights.params, weights.state, jnp.asarray(some), jnp.asarray(labels[start : start + CHUNK]))
@@ -247,8 +217,7 @@ def _fit(
             "another function. Does it compute in 16 bits, or in place? Keep it in 32 bits, and compute without "
             "changing tensors in place; on a GPU also set JAX_DEFAULT_MATMUL_PRECISION=highest."
         )
-    accuracy = None if isinstance(likelihood, Gaussian) else float(np.concatenate(hits).mean())
-    return accuracy, float(np.concatenate(own_log_probs).mean()), error
+    return float(np.concatenate(hits).mean()), float(np.concatenate(own_log_probs).mean()), error
 
 
 SUMS = "A record's information grows with its number of tokens: compare weights on the same records."

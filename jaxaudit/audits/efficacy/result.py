@@ -30,8 +30,7 @@ class WeightsExposure(StrictStruct, frozen=True):
     """How much one set of weights exposes of the records; see `jaxaudit.metrics.Efficacy` and `EfficacyByLayer`.
 
     Attributes:
-        accuracy: share of records, or of single labels if each record has several, that are classified correctly; None
-            if labels are real numbers.
+        accuracy: share of records that are classified correctly; None for texts.
         mean_log_probability: of the label, in nats.
         conversion_error: the largest distance of a record's outputs from those computed by the network's own framework,
             relative to the root mean square norm of the latter; None for a network written in JAX.

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, Network, Output, Seeded
 from jaxaudit.cli.harness import Command
@@ -60,23 +59,12 @@ class WeightsFlags(Network):
 
 
 @dataclass(frozen=True)
-class EfficacyFlags(Seeded):
-    """How it is measured."""
-
-    likelihood: Literal["categorical", "bernoulli", "gaussian"] = option(
-        "What the outputs mean: categorical (logits of classes), bernoulli (logits of labels of their own, each 0 or "
-        "1) or gaussian (real numbers, of standard deviation 1).",
-        default="categorical",
-    )
-
-
-@dataclass(frozen=True)
 class EfficacyOptions:
     """All options of the command."""
 
     data: EfficacyData = group(DATA, EfficacyData(images="none,color"))
     model: WeightsFlags = group(MODEL, WeightsFlags(hidden="512,256,128"))
-    audit: EfficacyFlags = group(AUDIT, EfficacyFlags())
+    audit: Seeded = group(AUDIT, Seeded())
     output: Output = group(OUTPUT, Output())
 
 

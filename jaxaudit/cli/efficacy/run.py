@@ -19,7 +19,6 @@ from jaxtyping import Array
 from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy, measure_sequence_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy import EfficacyData, EfficacyOptions
-from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.own_code import pretrained_config
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
@@ -33,7 +32,7 @@ from jaxaudit.data.sequences import padded
 from jaxaudit.data.weights import read_weights
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError, few, without_folders
-from jaxaudit.kernels.likelihoods import CATEGORICAL, SEQUENCE, Bernoulli, Gaussian, Likelihood
+from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.learners import network
 from jaxaudit.learners.learner import init_key
 from jaxaudit.metrics.efficacy import SOURCE
@@ -71,15 +70,7 @@ def _of_network(
     notes: Sequence[str],
     config_hash: str | None = None,
 ) -> EfficacyInputs:
-    audit = partial(
-        measure_efficacy,
-        net,
-        judged,
-        examples,
-        references=references,
-        likelihood=_likelihood(options),
-        notes=notes,
-    )
+    audit = partial(measure_efficacy, net, judged, examples, references=references, notes=notes)
     return EfficacyInputs(judged, references, examples, audit, config_hash)
 
 
@@ -147,13 +138,13 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
     sources = [parse_reference(text) for text in model.reference]
     paths = [params, *(path for _, path in sources if path)]
     weights = {path: read_weights(path) for path in paths}
-    if pretrained and data.classes is None and options.audit.likelihood == CATEGORICAL.name:
+    if pretrained and data.classes is None:
         data = replace(data, classes=pretrained.classes)
-    examples = _read(options, data)
+    examples = _read(data)
     if isinstance(examples, Examples):
         classes, fields, notes = len(examples.class_names), None, outputs_note(examples)
     else:
-        classes, fields, notes = data.classes or _outputs_of(examples, _likelihood(options)), examples.fields, []
+        classes, fields, notes = data.classes or _outputs_of(examples), examples.fields, []
     factory = pretrained or make_factory(model.model, parse_hidden(model.hidden or ""))
     net = pure_module(factory, examples.inputs.shape[1:], classes, fields)
     if pretrained:
@@ -186,35 +177,20 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
     return _of_network(options, net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
 
 
-def _likelihood(options: EfficacyOptions) -> Likelihood:
-    name = options.audit.likelihood
-    return Gaussian(1.0) if name == "gaussian" else Bernoulli() if name == "bernoulli" else CATEGORICAL
-
-
-def _read(options: EfficacyOptions, data: EfficacyData) -> Examples | Records:
+def _read(data: EfficacyData) -> Examples | Records:
     """The records: read into memory or, if possible or necessary, opened on disk."""
     name = data.data or ""
     path = expanded(name)
-    if options.audit.likelihood != CATEGORICAL.name:
-        opened = open_records(path) if exists(path) else None
-        if opened is None:
-            raise InputError(
-                f"--data {name}: labels that are no classes are read from a .npz file or a folder of .npy files, with "
-                "labels in y."
-            )
-        return opened
     opened = open_records(path) if exists(path) and must_be_opened(path) else None
     return opened or label_outputs(read_inputs(name, data), data.classes)
 
 
-def _outputs_of(records: Records, likelihood: Likelihood) -> int:
+def _outputs_of(records: Records) -> int:
     """The least number of outputs of a network with these labels."""
-    if likelihood != CATEGORICAL:
-        return records.labels.shape[1] if records.labels.ndim > 1 else 1
     if records.labels.dtype.kind not in "iu" or records.labels.ndim != 1 or records.labels.min() < 0:
         raise InputError(
             f"{records.name}: labels of type {records.labels.dtype} and shape {records.labels.shape} are no classes; "
-            "give one whole number for each record, from 0, or say what they are (--likelihood)."
+            "give one whole number for each record, from 0."
         )
     return outputs_for(int(records.labels.max()), records.name)
 
@@ -244,16 +220,12 @@ def _hash(named_weights: NamedWeights) -> str:
 
 def read_text_inputs(options: EfficacyOptions) -> EfficacyInputs:
     """The models and records of these options."""
-    folder, audit_flags, model = pretrained_config(options.model.model), options.audit, options.model
+    folder, model = pretrained_config(options.model.model), options.model
     if folder is None or folder.suffix == ".json" or model.params is not None:
         raise InputError(
             f"--data {options.data.data}: texts need a causal language model of transformers; name the folder with its "
             "weights and its tokenizer (--model), and leave out --params."
         )
-    refuse_options(
-        {"--likelihood": audit_flags.likelihood != "categorical"},
-        "is of records with labels; the labels of a text are its own tokens",
-    )
     sources = [parse_reference(text) for text in model.reference]
     if any(path is None for _, path in sources):
         raise InputError("--reference untrained is of other networks; give a language model's as NAME=FOLDER.")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits import EfficacyAudit, EfficacyResult, Measured, audit_of_weights
-from jaxaudit.kernels import Categorical, Likelihood
+from jaxaudit.kernels import Categorical, SequenceLikelihood
 from jaxaudit.metrics import EfficacyByLayer, efficacy
 from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
@@ -26,7 +26,7 @@ def efficacy_audit(
     draws: bool = False,
     class_names: tuple[str, ...] = ("a", "b", "c"),
     notes: tuple[str, ...] = (),
-    likelihood: Likelihood = CLASSES,
+    likelihood: Categorical | SequenceLikelihood = CLASSES,
 ) -> EfficacyAudit:
     """An audit of these weights, the first in question; record i is of class i of 3."""
     models = models or (weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0]))

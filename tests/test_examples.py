@@ -1,6 +1,5 @@
 """The files of `examples/`: scripts that train shadow models, audits, and what somebody brings of their own."""
 
-import importlib.util
 import json
 import os
 import re
@@ -110,28 +109,6 @@ def test_the_company_that_did_nothing_is_told_from_the_one_that_trained_again(tm
 def test_an_attack_on_records_ends_with_a_verdict(tmp_path: Path):
     train(load_bank(planned(tmp_path / "bank", 20, 0, holdout=True)), range(20), 4.0)
     assert run("own_record_attack.py", tmp_path, "bank").startswith("gives some away: ")
-
-
-@pytest.mark.outer
-def test_a_private_recipe_trains_its_bank_and_claims_what_its_noise_proves(digits: Path):
-    done = jaxaudit("shadows", "plan", "--query", FILES[0], "--coins", "--models", "16", "--out", "bank")
-    assert done.code == 0, done.err
-    out = run("private_recipe.py", digits, "bank", FILES[0])
-    claim = re.search(r"^the recipe claims epsilon (\S+) at delta 1e-05$", out, re.MULTILINE)
-    assert claim, out
-    # The least delta by which the outputs with a record pass e^epsilon times those without it, by an integral.
-    place, epsilon = np.linspace(-30, 30, 600_001), float(claim[1])
-    there, here = (np.exp(-((place - shift) ** 2) / 8) / np.sqrt(8 * np.pi) for shift in (0, 1))
-    over, under = (
-        np.trapezoid(np.maximum(here - np.exp(each) * there, 0), place) for each in (epsilon - 0.005, epsilon + 0.005)
-    )
-    assert under < 1e-5 < over
-    assert load_bank("bank").finished().tolist() == list(range(16))
-    # A tenth is what guesses would reach; 100 records a set are few for this noise.
-    assert open_bank("bank").own_accuracy.mean() > 0.2
-    if importlib.util.find_spec("jax_privacy"):
-        done = jaxaudit("attack", "--shadows", "bank", "--attacks", "base", "--delta", "1e-5", "--json")
-        assert done.result["epsilon"]["bound"] < epsilon
 
 
 @pytest.mark.outer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxaudit.cli.groups import MOST, EstimatorParameters
 from jaxaudit.cli.options import ModelSource, Options, option, recipe_option, refuse_options, with_values
-from jaxaudit.cli.own_code import ESTIMATOR, OwnCode, parse_own
+from jaxaudit.cli.own_code import ESTIMATOR, parse_own
 from jaxaudit.cli.parsers import is_texts, parse_hidden
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import load_estimator, make_learner
@@ -35,7 +35,7 @@ class ClassifierOptions(EstimatorParameters):
     model: str = option(
         f"The classifier: {', '.join(f'{name} ({title})' for name, title in FAMILIES.items())}; {ESTIMATOR}.",
         default="nn",
-        check=lambda text: parse_classifier(text),
+        check=lambda text: parse_own("--model", text, (*FAMILIES,), "an estimator", "make"),
         names="code",
     )
     hidden: str = recipe_option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
@@ -47,11 +47,6 @@ class ClassifierOptions(EstimatorParameters):
     def source(self) -> ModelSource:
         """The origin of the models: a family here, or an estimator."""
         return {"nn": ModelSource.TRAINING, "nb": ModelSource.BAYES}.get(self.model, ModelSource.ESTIMATOR)
-
-
-def parse_classifier(text: str) -> OwnCode | None:
-    """The location of an estimator; None for a family of classifiers."""
-    return parse_own("--model", text, (*FAMILIES,), "an estimator", "make")
 
 
 TABLE_MODELS = 16

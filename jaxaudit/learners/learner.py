@@ -1,4 +1,4 @@
-"""What a learner is, two pure functions; what learners without refits share; and training by a learner's own steps.
+"""What a learner is, two pure functions; and training by a learner's own steps.
 
 A test holds each learner that computes leave-one-out models without refits against refits.
 
@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real, UInt32
 
-from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.convolutions import Convolution
 
 Progress = Callable[[int, int], None]
@@ -154,31 +153,6 @@ class SteppedLearner(Learner, Protocol):
     def finish(self, state: TrainState) -> Any:
         """The parameters for `log_probs`."""
         ...
-
-
-def check_left_out(
-    inputs: Float[np.ndarray, "n ..."], labels: Int[np.ndarray, " m"], records: Indices, classes: int
-) -> None:
-    """Refuses inputs and labels that differ in number, and labels and indices of records that are out of range."""
-    check_shapes((len(inputs),), labels=labels)
-    check_ranges(f"[0, {classes})", labels=labels)
-    check_ranges(f"[0, {len(inputs)})", records=records)
-
-
-def check_finite(values: Float[np.ndarray, "n columns"], columns: Int[np.ndarray, " columns"]) -> None:
-    """Refuses numbers that are not finite; `columns` are the indices of their columns, for the message."""
-    bad = ~np.isfinite(values).all(axis=0)
-    if bad.any():
-        raise InputError(
-            f"column {columns[bad.argmax()]} contains a number that is NaN or infinite: drop such records, or give "
-            "missing values their own category."
-        )
-
-
-def tell(progress: Progress | None, done: int, records: int) -> None:
-    """Reports the number of records done; padding of the last chunk does not count."""
-    if progress is not None:
-        progress(min(done, records), records)
 
 
 def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -27,9 +27,6 @@ from jaxaudit.learners.learner import (
     Progress,
     Rows,
     Weights,
-    check_finite,
-    check_left_out,
-    tell,
 )
 
 ONE_HOT_CELLS = 2**22
@@ -89,7 +86,12 @@ class NaiveBayes:
         return precise_log_softmax(jax.lax.map(joint, inputs, batch_size=max(1, ONE_HOT_CELLS // width)))
 
     def leave_one_out(
-        self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
+        self,
+        key: Key[Array, ""],
+        inputs: Pool,
+        labels: Int[np.ndarray, " m"],
+        records: Indices,
+        progress: Progress | None = None,
     ) -> LeftOut:
         """Outputs with and without each record, in closed form: the record's counts and moments are subtracted.
 
@@ -99,7 +101,9 @@ class NaiveBayes:
         """
         classes = self.classes
         check_shapes((len(inputs), len(self.category_counts)), inputs=inputs)
-        check_left_out(inputs, labels, records, classes)
+        check_shapes((len(inputs),), labels=labels)
+        check_ranges(f"[0, {classes})", labels=labels)
+        check_ranges(f"[0, {len(inputs)})", records=records)
         members = np.bincount(labels, minlength=classes)
         categories = _Categories.of(self, inputs, labels, members)
         numbers = _Numbers.of(self, inputs, labels, members)
@@ -111,7 +115,8 @@ class NaiveBayes:
             chunk = slice(start, start + step)
             for whole, part in zip(result, _chunk(categories, numbers, labels, members, chosen[chunk]), strict=True):
                 whole[chunk] = part
-            tell(progress, len(records) * (start + step) // len(chosen), len(records))
+            if progress is not None:
+                progress(min(len(records) * (start + step) // len(chosen), len(records)), len(records))
         return result if copies is None else LeftOut(*(part[copies] for part in result))
 
     def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
@@ -305,7 +310,12 @@ class _Numbers(NamedTuple):
     def of(cls, learner: "NaiveBayes", inputs: np.ndarray, labels: np.ndarray, members: np.ndarray) -> "_Numbers":
         columns = np.flatnonzero(np.array(learner.category_counts) == 0)
         values = inputs[:, columns].astype(np.float64)
-        check_finite(values, columns)
+        bad = ~np.isfinite(values).all(axis=0)
+        if bad.any():
+            raise InputError(
+                f"column {columns[bad.argmax()]} contains a number that is NaN or infinite: drop such records, or give "
+                "missing values their own category."
+            )
         values -= values[:1]
         order = np.argsort(labels, kind="stable") if len(columns) else np.arange(0)
         starts = np.concatenate([[0], np.cumsum(members)])

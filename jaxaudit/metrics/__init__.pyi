@@ -49,9 +49,6 @@ from .efficacy import Efficacy as Efficacy
 from .efficacy import EfficacyByLayer as EfficacyByLayer
 from .efficacy import efficacy as efficacy
 from .efficacy import efficacy_by_layer as efficacy_by_layer
-from .epsilon import EpsilonBound as EpsilonBound
-from .epsilon import epsilon_bound as epsilon_bound
-from .epsilon import refuse_unless_coins as refuse_unless_coins
 from .exchangeability import Alike as Alike
 from .exchangeability import alike as alike
 from .exchangeability import blind_baseline as blind_baseline

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
@@ -123,10 +124,6 @@ def _answer(result: AttackResult) -> Answer:
     if exposure is not None and math.isfinite(exposure.exposed) and math.isfinite(exposure.at_fpr):
         named_at = f"{exposure.exposed:.1%} (at {level_text(exposure.at_fpr)} false positives)"
         facts.append((f"{result.unit.title()}s that half or more of their models give away", named_at))
-    if result.epsilon is not None:
-        bound = result.epsilon
-        least = f"at least {bound.bound:.3g} ({level_text(bound.level)})" if bound.bound > 0 else "no bound above 0"
-        facts.append((f"Epsilon of this recipe, for one {bound.of}, at delta {bound.delta:g}", least))
     about = "models of this recipe" if result.targets else ""
     measure = f"area under the ROC curve ({visible(best.name)})"
     return Answer(about, result.finding, measure, area, between, tuple(facts))
@@ -170,21 +167,25 @@ def _name(attack: AttackOutcome) -> str:
 
 
 def _grid(result: AttackResult) -> PageTable:
-    limits = [rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]
     columns = {
         "attack": _name,
         "AUC": lambda attack: f"{number_text(attack.auc.value)}\n{span(attack.auc, 3).replace(' to ', '-')}",
-        **{
-            f"TPR at\n{level_text(limit)} FPR": lambda attack, limit=limit: next(
-                _rate(rate.value, real.value) for rate, real in attack.rates if rate.fpr == limit
-            )
-            for limit in limits
-        },
+        **_rate_columns([rate.fpr for rate in result.attacks[0].tpr_at_fpr if rate.resolvable]),
     }
     title = "All attacks; in brackets the realised false positive rate"
     if any(map(_withheld, result.attacks)):
         title += f"; {NONE} beside one: {NOT_GIVEN}"
     return table_of(title, result.attacks, columns, ("attack",), on="both", bare=True)
+
+
+def _rate_columns(limits: Sequence[float]) -> dict[str, Column]:
+    """A column for each stated false positive rate, of rows with rates."""
+
+    def shown(row: AttackRates | Published, limit: float) -> str:
+        pairs = zip(row.tpr_at_fpr, row.realised_fpr, strict=True)
+        return next(_rate(rate.value, real.value) for rate, real in pairs if rate.fpr == limit)
+
+    return {f"TPR at\n{level_text(limit)} FPR": partial(shown, limit=limit) for limit in limits}
 
 
 def _rate(value: float, realised: float) -> str:
@@ -221,14 +222,7 @@ def _with_less_published(result: AttackResult) -> PageTable:
         "if a model publishes": ("outputs", visible),
         "verdict": ("verdict", visible),
         "AUC": ("auc.value", number_text),
-        **{
-            f"TPR at\n{level_text(limit)} FPR": lambda row, limit=limit: next(
-                _rate(rate.value, real.value)
-                for rate, real in zip(row.tpr_at_fpr, row.realised_fpr, strict=True)
-                if rate.fpr == limit
-            )
-            for limit in limits
-        },
+        **_rate_columns(limits),
     }
     title = f"What would help: {visible(result.decided_by)} on the same models, if they publish less"
     return table_of(title, (whole, *result.published), columns, ("if a model publishes", "verdict"), on="both")
@@ -267,13 +261,6 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
         lines.append(f"Not shown, for too few {result.unit}s: rates at {' and '.join(coarse)} false positives.")
     if any(map(_withheld, result.attacks)):
         lines.append(f"{NONE} beside a realised rate: {NOT_GIVEN}. It happens where many scores of a model are equal.")
-    if result.epsilon is not None:
-        bound = result.epsilon
-        lines.append(
-            f"{bound.sentence} By {visible(bound.attack)}: {bound.references} models attack {bound.audited} others; "
-            f"{bound.right:,} of {bound.guesses:,} guesses are right. For one {bound.of} added or removed, by outputs "
-            "on these records alone."
-        )
     if result.published:
         lines.append(
             "What would help is measured with one question a record. Who may ask for the classes of many inputs near a "

@@ -10,11 +10,11 @@ import pytest
 from support.banks import bank_of
 
 from jaxaudit import Bank, attack, load_bank
-from jaxaudit.attacks.records import BASE, LiRA, ShadowScores
+from jaxaudit.attacks.records import BASE, LiRA
 from jaxaudit.audits import RecordTarget, attack_finding
 from jaxaudit.audits.attack.exposure import AttackUnits
 from jaxaudit.errors import InputError
-from jaxaudit.metrics import attack_rates, epsilon_bound
+from jaxaudit.metrics import attack_rates
 
 MODELS, GROUPS, SIZES = 16, 120, (1, 2, 5)
 OF_RECORD = np.repeat(np.random.default_rng(1).permutation(GROUPS), np.resize(SIZES, GROUPS))
@@ -57,7 +57,7 @@ def used_groups(masks: np.ndarray) -> np.ndarray:
 def test_the_score_of_a_group_is_made_of_those_of_its_records(tmp_path: Path):
     """By every attack, for shadow models and for a target."""
     odds, masks = world(3)
-    by_group: Any = attack(grouped(tmp_path / "groups", odds, masks), delta=None)
+    by_group: Any = attack(grouped(tmp_path / "groups", odds, masks))
     bank = bank_of(tmp_path / "records", odds, masks, "log_odds", 2)
     by_record = attack(load_bank(bank.directory))
     assert (by_group.result.groups, by_group.result.records) == (GROUPS, len(OF_RECORD))
@@ -188,21 +188,6 @@ def test_few_groups_make_a_weak_answer_whatever_it_is(tmp_path: Path):
         finding = attack_finding(msgspec.structs.replace(result, attacks=(deciding,), groups=groups, exposure=None))
         said[groups] = (finding.verdict, finding.confidence.word)
     assert said == {49: ("no better than guessing", "weak"), 50: ("no better than guessing", "fair")}
-
-
-def test_a_bound_on_epsilon_is_of_groups(tmp_path: Path):
-    """A coin for each group: the bound is that of the scores of groups, from half of the models."""
-    pytest.importorskip("jax_privacy.auditing", reason="the extra dp is not installed")
-    odds, masks = world(6, memory=8.0)
-    found: Any = attack(grouped(tmp_path / "groups", odds, masks), attacks=[BASE()], delta=1e-5).result.epsilon
-    half, truth = MODELS // 2, used_groups(masks)
-    references = ShadowScores(odds[:half, None], masks[:half])
-    audited = together(BASE().scores(references._replace(targets=odds[half:, None])))
-    wanted = epsilon_bound(audited, truth[half:], together(BASE().scores(references)), truth[:half], delta=1e-5)
-    assert found.of == "group"
-    assert found.bound == pytest.approx(wanted.bound)
-    assert found.bound > 1
-    assert found.members + found.non_members == MODELS // 2 * GROUPS
 
 
 def test_a_record_whose_outputs_are_all_equal_tells_nothing_of_its_group():

@@ -12,7 +12,7 @@ from support.tiny_learners import CLASSES, NearestCentroid, diverging, learner, 
 
 from jaxaudit import attack
 from jaxaudit.attacks import Distance, Untargeted
-from jaxaudit.audits import AttackAudit, SplitAttacks, SplitModels, leave_out, train_splits
+from jaxaudit.audits import AttackAudit, RecordTarget, SplitAttacks, SplitModels, leave_out, train_splits
 from jaxaudit.audits.attack.train_splits import draw
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
@@ -175,10 +175,11 @@ def test_one_shadow_model_of_a_pair_was_trained_on_the_target_and_the_attacked_o
     inputs = np.arange(60, dtype=np.float32)[:, None]
     examples = Examples(inputs, np.arange(60) % 2, ("no", "yes"), "numbers")
     found = train_splits(KEY, examples, Recall(), **{**SMALL, "targets": 45, "shadow_pairs": 3, "pooled_shadows": 0})
-    assert found.pairs is not None
-    assert found.pairs.with_target.shape == found.pairs.without_target.shape == (3, 45, 2)
-    assert (found.pairs.with_target[..., 1] > np.log(0.5)).all()
-    assert (found.pairs.without_target[..., 1] < np.log(0.5)).all()
+    pairs: Any = found.shadows["paired"]
+    inside, outside = pairs
+    assert inside.shape == outside.shape == (3, 45, 2)
+    assert (inside[..., 1] > np.log(0.5)).all()
+    assert (outside[..., 1] < np.log(0.5)).all()
     assert np.array_equal(found.inputs.outputs[..., 1] > np.log(0.5), found.truth)
 
 
@@ -219,13 +220,9 @@ def paired() -> SplitModels:
         ({"attacks": []}, r"attack.*none"),
         ({"attacks": [Distance(), Distance()]}, r"attack.*'distance' twice"),
         ({"attacks": [Untargeted()]}, r"untargeted attack.*pooled"),
-        ({"delta": 1e-5}, "of a bank"),
+        ({"targets": [RecordTarget("t", np.zeros((1, 2)))]}, "of a bank"),
     ],
 )
 def test_attacks_that_lack_what_they_need_are_refused(options, words, paired: SplitModels):
     with pytest.raises(InputError, match=words):
         attack(paired, **options)
-
-
-def test_by_default_all_attacks_are_made_that_there_are_models_for(paired: SplitModels):
-    assert list(attack(paired).scores) == ["distance", "frequency"]

@@ -213,18 +213,11 @@ def test_what_cannot_be_trained_is_refused(words: tuple[str, ...], said: tuple[s
     refused(("pdtp", *PEOPLE, *words, "--out", "run"), said)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((*FOREST, "--epochs", "3"), ("--epochs",)),
-        (("--model", "mine.py:make", *recipe("batch-size=3")), ("--recipe batch-size",)),
-    ],
-)
-def test_a_bank_has_one_recipe(words: tuple[str, ...], said: tuple[str, ...]):
-    refused(("shadows", "train", *PATIENTS, *words, "--out", "bank"), said)
-
-
-def test_texts_have_no_classes():
+def test_a_bank_has_one_recipe_and_texts_have_no_classes():
     Path("texts.jsonl").write_text("".join(f'{{"text": "a text {at}"}}\n' for at in range(8)))
-    words = ("shadows", "train", "--coins", "--query", "texts.jsonl", *FOREST, "--out", "run")
-    refused(words, ("RandomForestClassifier", "classes"))
+    for words, said in (
+        ((*PATIENTS, *FOREST, "--epochs", "3"), ("--epochs",)),
+        ((*PATIENTS, "--model", "mine.py:make", *recipe("batch-size=3")), ("--recipe batch-size",)),
+        (("--coins", "--query", "texts.jsonl", *FOREST), ("RandomForestClassifier", "classes")),
+    ):
+        refused(("shadows", "train", *words, "--out", "run"), said)

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import nnx
 from hypothesis import given, settings
@@ -40,9 +39,7 @@ from jaxaudit.learners import (
     LeftOut,
     SteppedLearner,
     naive_bayes,
-    network,
 )
-from jaxaudit.learners.learner import check_left_out
 
 KEY = jax.random.key(8)
 INPUTS, LABELS = records(23, 4)
@@ -83,12 +80,6 @@ def test_log_probs_are_those_of_evaluation():
     np.testing.assert_allclose(np.exp(first).sum(axis=1), 1, rtol=1e-5)
     logits, _ = one.net.apply(params.params, params.state, jnp.asarray(INPUTS), False)
     np.testing.assert_allclose(np.exp(first), softmax(np.asarray(logits, np.float64)), rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize(("epochs", "batch_size"), [(0, 8), (3, 0), (-1, 8)])
-def test_epochs_and_batch_size_start_at_one(epochs, batch_size):
-    with pytest.raises(InputError, match=r"^`(epochs|batch_size)` must be at least 1; got (0|-1)"):
-        network(softmax_regression, (4,), 3, optimizer=optax.sgd(0.1), epochs=epochs, batch_size=batch_size)
 
 
 EXAMPLES = 30
@@ -240,12 +231,11 @@ def test_records_labels_and_inputs_that_do_not_exist_are_refused(family: str):
         ({"records": np.array([2, -1])}, "`records` .* got -1"),
         ({"labels": examples.labels + 1}, f"`labels` .* below {CLASSES}; got {CLASSES}"),
         ({"labels": examples.labels - 1}, "`labels` .* got -1"),
+        ({"labels": examples.labels[:5]}, r"^`labels` has shape \(5,\) but must have"),
         ({"inputs": np.where(np.arange(RECORDS)[:, None] == 3, np.nan, examples.inputs)}, "nan|NaN|unit|lie in"),
     ):
         with pytest.raises(InputError, match=said):
             learner.leave_one_out(REFIT_KEY, **{**good, **change})
-    with pytest.raises(InputError, match=r"^`labels` has shape \(24,\) but must have \(5,\)"):
-        check_left_out(examples.inputs[:5], examples.labels, np.arange(2), CLASSES)
 
 
 FEW, COUNTS = 9, (2, 3)

@@ -1,6 +1,5 @@
 """Training recipes: the epoch's learning rate, a step's random key, label smoothing, precision, augmentation."""
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import chain, pairwise
 from typing import Any
@@ -80,13 +79,6 @@ def test_every_model_runs_through_the_whole_schedule():
         expected.append(flat(state.params))
     for size in (1, 3):
         np.testing.assert_allclose(trained(one, keys, rows, inputs, labels, size), np.stack(expected), **CLOSE)
-
-
-def test_a_scheduled_optimizer_in_a_chain_is_told_the_epoch():
-    one = optax.chain(optax.clip_by_global_norm(1e6), by_epoch(optax.sgd, schedule("linear", 1.0, 4)))
-    state = one.init(jnp.ones(2))
-    found = [np.asarray(one.update(jnp.ones(2), state, epoch=jnp.int32(epoch))[0]) for epoch in range(4)]
-    np.testing.assert_allclose(np.stack(found)[:, 0], [-1, -0.75, -0.5, -0.25], rtol=1e-6)
 
 
 MODULES = {"mlp": (small_mlp, (4,)), "normed": (ConvolvedNormed, (4, 4, 1))}
@@ -219,12 +211,14 @@ def broken(key: Any, inputs: Any) -> Any:
         ({"label_smoothing": 1.0}, (4,), "got 1"),
         ({"label_smoothing": -0.1}, (4,), "got -0.1"),
         ({"precision": "float16"}, (4,), "'float16'"),
+        ({"epochs": 0}, (4,), "^`epochs` must be at least 1; got 0"),
+        ({"batch_size": 0}, (4,), "^`batch_size` must be at least 1; got 0"),
     ],
 )
 def test_recipes_that_cannot_be(options: Any, shape: tuple[int, ...], said: str):
-    make: Callable[..., Any] = partial(network, small_mlp, shape, CLASSES, optimizer=optax.sgd(0.1))
+    how: dict[str, Any] = {"optimizer": optax.sgd(0.1), "epochs": 1, "batch_size": 4, **options}
     with pytest.raises(InputError, match=said):
-        make(epochs=1, batch_size=4, **options)
+        network(small_mlp, shape, CLASSES, **how)
 
 
 torch: Any = pytest.importorskip("torch")

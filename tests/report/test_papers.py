@@ -27,7 +27,7 @@ from jaxaudit.models import GPT, pure_module
 from jaxaudit.report import GLOSSARY, as_bibtex, bibliography, cited, papers
 from jaxaudit.unlearning.method import papers_of
 
-METRICS = ("pdtp", "efficacy", "forgetting_quality", "over_models", "epsilon", "attack_rates", "attack", "score_tests")
+METRICS = ("pdtp", "efficacy", "forgetting_quality", "over_models", "attack_rates", "attack", "score_tests")
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test", "huang2021ema"}
 """Docstrings or pages name them; no run rests on them."""
 NET = pure_module(GPT, (4,), 8, of_tokens=True)

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
 
 from jaxaudit.attacks import Attack
 from jaxaudit.attacks.records import RECORD_ATTACKS
@@ -27,11 +26,11 @@ from jaxaudit.audits.attack.result import (
     SplitAttacks,
 )
 from jaxaudit.audits.attack.targets import RecordTarget
-from jaxaudit.audits.attack.train_splits import ATTACKS, SplitModels, check_attacks
+from jaxaudit.audits.attack.train_splits import ATTACKS, SplitModels
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Progress
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_distinct
 from jaxaudit.metrics import attack as metrics
 from jaxaudit.metrics.attack_rates import SOURCE as OF_RATES
 from jaxaudit.metrics.attack_rates import attack_rates
@@ -45,7 +44,6 @@ def attack(
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[Any] | None = None,
-    delta: float | None = None,
     progress: Progress | None = None,
 ) -> AttackAudit:
     """Can an attacker tell which records a model was trained on? This function trains no model.
@@ -58,8 +56,7 @@ def attack(
         models: from `train_splits`; or a bank of shadow models, its directory, or `open_bank(bank, by_view=True)`.
         attacks: on random halves `jaxaudit.attacks.Attack`, all tested together; with a bank
             `jaxaudit.attacks.records.RecordAttack`, of which the first decides. By default all that the models allow.
-        targets, delta, progress: with a bank only; see `attack_records`. `delta` needs records that were included
-            by independent fair coins.
+        targets, progress: with a bank only; see `attack_records`.
 
     Returns:
         The scores, rates and area under the ROC curve of each attack, with intervals. `result` is what
@@ -77,16 +74,14 @@ def attack(
     ('inconclusive', True)
     """
     if isinstance(models, SplitModels):
-        if targets or delta is not None:
-            raise InputError(
-                "targets and delta are of a bank of shadow models; models of random halves are the targets themselves."
-            )
+        if targets:
+            raise InputError("targets are of a bank; models of random halves are the targets themselves.")
         return attack_splits(models, attacks=attacks)
     if isinstance(models, str | Path):
         models = load_bank(Path(models))
     if isinstance(models, Bank):
         models = open_for_attacks(models, len(RECORD_ATTACKS if attacks is None else attacks))
-    return attack_records(models, targets, attacks=attacks, delta=delta, progress=progress)
+    return attack_records(models, targets, attacks=attacks, progress=progress)
 
 
 def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = None) -> AttackAudit:
@@ -95,12 +90,20 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
     By default all built-in attacks that have the shadow models that they need are made. Intervals over targets have a
     level of 95%.
     """
-    has_shadows = models.pairs is not None, models.pooled is not None
+    shadows = models.shadows
     if attacks is None:
-        has = dict(zip(("paired", "pooled"), has_shadows, strict=True))
-        attacks = [attack for attack in ATTACKS if has[attack.shadows]]
-    check_attacks(attacks, *has_shadows)
-    scores = {attack.name: _scores(models, attack) for attack in attacks}
+        attacks = [attack for attack in ATTACKS if attack.shadows in shadows]
+    check_distinct(attacks=[attack.name for attack in attacks])
+    keys = {"paired": stream(models.key, "shadows", 0), "pooled": models.key}
+    scores = dict[str, np.ndarray]()
+    for attack in attacks:
+        if attack.shadows not in shadows:
+            raise InputError(
+                f"the {attack.name} attack learns from {attack.shadows} shadow models, and none were trained: give "
+                f"`train_splits` a number of {'shadow_pairs' if attack.shadows == 'paired' else 'pooled_shadows'}."
+            )
+        key = stream(keys[attack.shadows], attack.name)
+        scores[attack.name] = attack.scores(key, models.inputs, shadows[attack.shadows])
     mean_pdtp, truth, key = models.measurements.mean(axis=0), models.truth, stream(models.key, "intervals")
     accuracies, outcomes = dict[str, np.ndarray](), list[AttackOutcome]()
     for attack in attacks:
@@ -141,11 +144,3 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
         sources=(*(attack.source for attack in attacks), metrics.SOURCE, OF_RATES),
         form=models.form,
     )
-
-
-def _scores(models: SplitModels, attack: Attack) -> Float[np.ndarray, "models targets"]:
-    if attack.shadows == "pooled":
-        assert models.pooled is not None
-        return attack.scores(stream(models.key, attack.name), models.inputs, models.pooled)
-    assert models.pairs is not None
-    return attack.scores(stream(stream(models.key, "shadows", 0), attack.name), models.inputs, models.pairs)

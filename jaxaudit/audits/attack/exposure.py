@@ -1,4 +1,4 @@
-"""What a bank says of its records, or of whole groups where it deals these: who is recognised, and a bound on epsilon.
+"""What a bank says of its records, or of whole groups where it deals these: who is recognised.
 
 All records of a group are in a training set or none is. Every attack scores records; a group's score is their sum by
 the square root of their number: of groups of one size, the order of their means, as in the user inference of Kandpal et
@@ -8,20 +8,17 @@ among models drown the others (areas of .92 in place of .99 in groups of 20 digi
 
 from typing import Literal, NamedTuple
 
-import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from scipy import special
 
-from jaxaudit.attacks.records import RecordAttack, ShadowScores
 from jaxaudit.audits.attack.finding import SURELY
-from jaxaudit.audits.attack.result import Epsilon, Exposure, RecordArrays, Riskiest
+from jaxaudit.audits.attack.result import Exposure, RecordArrays, Riskiest
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.labels import number_groups
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack import Vulnerability
 from jaxaudit.metrics.attack_rates import AttackRates
-from jaxaudit.metrics.epsilon import METHOD, EpsilonBound, epsilon_bound, refuse_unless_coins
 from jaxaudit.shadow_models import Pool, ShadowModels
 
 ROUNDING = 1e-9
@@ -127,14 +124,11 @@ class AttackUnits(NamedTuple):
         return membership[..., self.first]
 
 
-def single_records(records: int) -> AttackUnits:
-    return AttackUnits(np.arange(records), np.arange(records), False)
-
-
 def attack_units(pool: Pool) -> AttackUnits:
     """What is attacked of a bank: if it deals whole groups, those of query set and holdout; else all records."""
     if pool.groups is None:
-        return single_records(len(pool.examples))
+        every = np.arange(len(pool.examples))
+        return AttackUnits(every, every, False)
     of_record = number_groups(pool.groups)
     return AttackUnits(of_record, np.unique(of_record, return_index=True)[1], True)
 
@@ -210,49 +204,4 @@ def _riskiest(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays, a
         models=int(seen.inside[at]),
         **{name: float(getattr(seen, name)[at]) for name in NUMBERS},
         copies=0 if group < 0 else int((arrays.copies == group).sum()) - 1,
-    )
-
-
-def bound_of_recipe(shadowed: ShadowScores, attack: RecordAttack, delta: float, units: AttackUnits) -> Epsilon:
-    """A lower bound on epsilon of differential privacy of the shadow models' recipe, from one attack on them. Masks
-    that are not independent fair coins are an `InputError`.
-    """
-    refuse_unless_coins(units.whole(shadowed.membership, "the training sets"), units.noun)
-    bound = bound_by_halves(shadowed, attack, units, delta=delta)
-    return Epsilon(
-        **msgspec.structs.asdict(bound),
-        method=METHOD,
-        attack=attack.name,
-        sentence=_sentence(bound),
-        of=units.noun,
-    )
-
-
-def bound_by_halves(shadowed: ShadowScores, attack: RecordAttack, units: AttackUnits, *, delta: float) -> EpsilonBound:
-    """The bound where the first half of the models are references and the second half is audited, fixed before any
-    output is read (`metrics/epsilon.py` says why this is sound). Every unit must be in each mask by an independent fair
-    coin.
-    """
-    half = len(shadowed.models) // 2
-    references = ShadowScores(shadowed.models[:half], shadowed.membership[:half])
-    truth = units.whole(shadowed.membership, "the training sets")
-    return epsilon_bound(
-        units.scores(attack.scores(references._replace(targets=shadowed.models[half:]))),
-        truth[half:],
-        units.scores(attack.scores(references)),
-        truth[:half],
-        delta=delta,
-    )
-
-
-def _sentence(bound: EpsilonBound) -> str:
-    at = f"at delta {bound.delta:g}"
-    if bound.bound <= 0:
-        return (
-            f"No claim of differential privacy is refuted {at}, and none is proven: the recipe may be private, or the "
-            "attack too weak."
-        )
-    return (
-        f"The epsilon of this recipe is at least {bound.bound:.3g} {at} ({bound.level:.0%}): a smaller one that is "
-        "claimed for it is refuted. No claim is proven."
     )

@@ -12,7 +12,6 @@ from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.exposure import (
     AttackUnits,
     attack_units,
-    bound_of_recipe,
     exposure_of,
     rate_named_at,
 )
@@ -37,7 +36,6 @@ from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_distinct
 from jaxaudit.metrics.attack import same_outputs, vulnerability
 from jaxaudit.metrics.attack_rates import SOURCE, attack_rates, called_at
-from jaxaudit.metrics.epsilon import SOURCE as OF_EPSILON
 from jaxaudit.shadow_models import ShadowModels
 
 LEAST_MODELS = 4
@@ -97,7 +95,6 @@ def attack_records(
     targets: Sequence[RecordTarget] = (),
     *,
     attacks: Sequence[RecordAttack] | None = None,
-    delta: float | None = None,
     progress: Progress | None = None,
 ) -> AttackAudit:
     """Which training records do models of this recipe reveal? Attacks every record with the shadow models of a bank.
@@ -114,14 +111,11 @@ def attack_records(
         attacks: the deciding attack first; the others do not affect the verdict. By default all that the bank has
             enough models for, `stacked` first (of a bank of scores without those that compare probabilities, such as
             RMIA). Only the default deciding attack can give the verdict `no better than guessing`.
-        delta: the delta of differential privacy at which the deciding attack bounds epsilon from below; needs the extra
-            `dp`.
         progress: called after each attack.
 
     Raises:
-        InputError: the bank has too few models for an attack named in `attacks`; a target's outputs do not fit; a mask
-            has a part of a group; or `delta` is given, and the records or groups were not included by independent fair
-            coins.
+        InputError: the bank has too few models for an attack named in `attacks`; a target's outputs do not fit; or a
+            mask has a part of a group.
     """
     candidates = RECORD_ATTACKS if attacks is None else tuple(attacks)
     check_distinct(attacks=[attack.name for attack in candidates])
@@ -146,8 +140,6 @@ def attack_records(
         None if target.members is None else units.whole(target.members[columns], target.name) for target in targets
     ]
     groups = compare_targets(targets, shadows, shadowed, units)
-    # Raises before the attacks are run.
-    epsilon = None if delta is None or not chosen else bound_of_recipe(shadowed, chosen[0], delta, units)
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
@@ -206,7 +198,6 @@ def attack_records(
         left_out=left_out,
         attacks=tuple(results),
         exposure=exposure_of(shadows, units, by_record, named_at),
-        epsilon=epsilon,
     )
     usual = attacks is None or deciding == _possible(RECORD_ATTACKS, shadowed, refuse=False)[0][0]
     if grade_of(results[0]) not in (None, GUESSING):
@@ -226,7 +217,6 @@ def attack_records(
             OF_GRADES,
             *((OF_PUBLISHED,) if result.published else ()),
             *((OF_GROUPS,) if units.grouped else ()),
-            *(() if epsilon is None else (OF_EPSILON,)),
         ),
     )
 

@@ -11,7 +11,6 @@ from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.attack import AttackMetrics, Correlation, Vulnerability
 from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
-from jaxaudit.metrics.epsilon import EpsilonBound
 from jaxaudit.metrics.over_models import Estimate
 
 if TYPE_CHECKING:
@@ -112,23 +111,6 @@ class Published(StrictStruct, frozen=True):
     realised_fpr: tuple[Realised, ...]
 
 
-class Epsilon(EpsilonBound, frozen=True, kw_only=True):
-    """A lower bound on the epsilon of the recipe; see `metrics/epsilon.py`.
-
-    Attributes:
-        method: how the bound was computed.
-        attack: the attack that it rests on.
-        sentence: what follows for a claim of differential privacy.
-        of: what is added or removed, a record or a whole group; differential privacy of groups is also called that of
-            users.
-    """
-
-    method: str
-    attack: str
-    sentence: str
-    of: Literal["record", "group"] = "record"
-
-
 class AttackedRecord(StrictStruct, frozen=True):
     """One target record, attacked on models of random halves.
 
@@ -221,7 +203,6 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
     exposure: Exposure | None = None
     published: tuple[Published, ...] = ()
     splits: SplitAttacks | None = None
-    epsilon: Epsilon | None = None
 
     @property
     def deciding(self) -> AttackOutcome:

@@ -3,21 +3,21 @@
 The plan checks the options, draws targets and splits, and counts models; then all are trained.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from jaxaudit.attacks import AttackInputs, PairedShadows, PooledShadows
-from jaxaudit.attacks.attack import Attack, Distance, Frequency, Untargeted
+from jaxaudit.attacks.attack import Attack, Distance, Frequency, Shadows, Untargeted
 from jaxaudit.audits.left_out import leave_out, models_trained, say_everywhere, usual_left_out_per_batch
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of, kept_models_per_batch, log_probs_many
-from jaxaudit.errors import InputError, check_distinct, check_ranges
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.learners.learner import POOL_ORDER_SHARE
 from jaxaudit.membership import halves, subsets, with_and_without
@@ -84,21 +84,6 @@ def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.nd
     return list(filled.reshape(count, length))
 
 
-class ModelsToTrain(NamedTuple):
-    """Numbers of models that the audit trains, without attack networks; `left_out` (without one record, for PDTP) for
-    each measured half.
-    """
-
-    attacked: int
-    pooled: int
-    paired: int
-    left_out: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        return self.attacked + self.pooled + self.paired + sum(self.left_out)
-
-
 def models_to_train(
     drawn: Drawn,
     learner: Learner,
@@ -107,9 +92,10 @@ def models_to_train(
     pooled_shadows: int,
     measured: int,
     models_per_batch: int,
-) -> ModelsToTrain:
-    """The number of models of each purpose that `train_splits` trains; the last batch of leave-one-out models is filled
-    up. A learner that computes leave-one-out models itself trains none for PDTP.
+) -> tuple[int, int, int, tuple[int, ...]]:
+    """The numbers of models that `train_splits` trains, without attack networks: attacked, pooled and paired ones, and
+    those without one record, for PDTP, of each measured half; their last batch is filled up. A learner that computes
+    leave-one-out models itself trains none for PDTP.
     """
     models, candidates = drawn.membership.shape
     groups = groups_of(drawn.targets, candidates // 2)
@@ -118,30 +104,12 @@ def models_to_train(
     # None is trained for a half without targets, or if the learner needs none.
     held = drawn.membership[: 2 * measured, drawn.targets].sum(axis=1) * (not isinstance(learner, LeavesOneOut))
     left_out = (models_trained(-(-records // size) * size, size) if records else 0 for records in held.tolist())
-    return ModelsToTrain(models, pooled_shadows, pairs, tuple(left_out))
-
-
-def attack_models_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, targets: int) -> int:
-    """The number of shadow models per batch for an attack on `targets` records."""
-    half = len(examples) // 2
-    rows = len(groups_of(np.arange(targets), half)[0]) + 2
-    return usual_left_out_per_batch(key, examples.take(slice(half)), learner, rows)
+    return models, pooled_shadows, pairs, tuple(left_out)
 
 
 def left_out_models_per_batch(targets: int, models_per_batch: int) -> int:
     """Leave-one-out models per batch: the targets of a half, about half of all, fill whole chunks."""
     return min(models_per_batch, max(1, targets // 2))
-
-
-def check_attacks(attacks: Sequence[Attack], paired: bool, pooled: bool) -> None:
-    """Rejects attacks with equal names, and attacks without the shadow models that they need."""
-    check_distinct(attacks=[attack.name for attack in attacks])
-    for attack in attacks:
-        if not (paired if attack.shadows == "paired" else pooled):
-            raise InputError(
-                f"the {attack.name} attack learns from {attack.shadows} shadow models, and none were trained: give "
-                f"`train_splits` a number of {'shadow_pairs' if attack.shadows == 'paired' else 'pooled_shadows'}."
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +120,8 @@ class SplitModels:
         key: the random key of all draws, those of the attacks included.
         inputs: the attacked models' outputs on the target records; rows 2 i and 2 i + 1 are the halves of iteration i.
         targets: index of each target record among the candidates. `truth`: whether each model was trained on it.
-        pairs: shadow models with and without each target, if any.
-        pooled: shadow models of random halves, if any.
+        shadows: by the kind of shadow models that attacks learn from: those with and without each target (`paired`),
+            and those of random halves (`pooled`), if any.
         measurements: PDTP of each target in nats, one row per measured iteration.
         train_accuracy, test_accuracy: the attacked models' mean accuracy on their own half, and on the other half.
         guess_accuracy: accuracy of guessing the commonest class of the candidates, of which there are `candidates`.
@@ -164,8 +132,7 @@ class SplitModels:
     inputs: AttackInputs
     targets: Int[np.ndarray, " targets"]
     truth: Bool[np.ndarray, "models targets"]
-    pairs: PairedShadows | None
-    pooled: PooledShadows | None
+    shadows: Mapping[Literal["paired", "pooled"], Shadows]
     measurements: Float[np.ndarray, "measurements targets"]
     train_accuracy: float
     test_accuracy: float
@@ -229,8 +196,9 @@ def train_splits(
     if execution.checkpoints is not None:
         kept = kept_models_per_batch(keys, drawn.membership, *pool, execution.checkpoints)
         models_per_batch = kept or models_per_batch
-    models_per_batch = models_per_batch or attack_models_per_batch(key, examples, learner, targets)
-    models = models_to_train(
+    rows = len(groups_of(drawn.targets, half)[0]) + 2
+    models_per_batch = models_per_batch or usual_left_out_per_batch(key, examples.take(slice(half)), learner, rows)
+    attacked_models, pooled, paired, left_out = models_to_train(
         drawn,
         learner,
         shadow_pairs=shadow_pairs,
@@ -239,7 +207,7 @@ def train_splits(
         models_per_batch=models_per_batch,
     )
     of_attacked, of_pooled, of_left_out, of_pairs = execution.at(models_per_batch).split(
-        models.attacked, models.pooled, sum(models.left_out), models.paired
+        attacked_models, pooled, sum(left_out), paired
     )
     say = partial(_attacked, learner, examples, drawn)
     attacked = fit_many(keys, drawn.membership, *pool, learner, execution=of_attacked, summarize=say)
@@ -247,26 +215,24 @@ def train_splits(
     inputs = examples.inputs.reshape(len(examples), -1).astype(np.float32)
     # Unscaled category indices would dominate the outputs.
     inputs = inputs / np.maximum(np.abs(inputs).max(axis=0), np.finfo(np.float32).tiny)
-    pooled = None
+    shadows: dict[Literal["paired", "pooled"], Shadows] = {}
     if pooled_shadows:
         untargeted_key, say = stream(key, "untargeted"), partial(say_everywhere, learner, examples.inputs)
         drawn_halves = subsets(generator_of(stream(untargeted_key, "draw")), pooled_shadows, half, len(examples))
         own_keys = several(stream(untargeted_key, "train"), pooled_shadows)
         pooled_outputs = fit_many(own_keys, drawn_halves, *pool, learner, execution=of_pooled, summarize=say)
-        pooled = PooledShadows(pooled_outputs, drawn_halves, inputs, examples.labels)
-    pairs = None
+        shadows["pooled"] = PooledShadows(pooled_outputs, drawn_halves, inputs, examples.labels)
     if shadow_pairs:
         pairing = stream(key, "shadows", 0)
-        pairs = _pair_outputs(pairing, examples, learner, drawn.targets, half, shadow_pairs, of_pairs)
+        shadows["paired"] = _pair_outputs(pairing, examples, learner, drawn.targets, half, shadow_pairs, of_pairs)
     size = left_out_models_per_batch(targets, models_per_batch)
-    measurements = _measure(keys, examples, learner, drawn, models.left_out, size, of_left_out)
+    measurements = _measure(keys, examples, learner, drawn, left_out, size, of_left_out)
     return SplitModels(
         key=key,
         inputs=AttackInputs(outputs, inputs[drawn.targets], examples.labels[drawn.targets], BINS),
         targets=drawn.targets,
         truth=drawn.membership[:, drawn.targets],
-        pairs=pairs,
-        pooled=pooled,
+        shadows=shadows,
         measurements=measurements,
         train_accuracy=float(np.mean(train_accuracy)),
         test_accuracy=float(np.mean(test_accuracy)),

@@ -219,7 +219,9 @@ def measure_pdtp(
     check_bins(bins)
     if are_texts(examples):
         raise InputError(f"{examples.name}: texts have no classes; attack them by a bank (`train_shadows`, `attack`).")
-    chosen, units = _chosen(records, examples), None
+    chosen, units = np.arange(len(examples)) if records is None else np.asarray(records), None
+    check_distinct(records=chosen.tolist())
+    check_ranges(f"[0, {len(examples)})", records=chosen)
     if examples.groups is not None:
         units = number_groups(checked_groups(examples.groups, "training set"))
         check_ranges("[2, inf)", "give at least two different ones", different_groups=int(units.max()) + 1)
@@ -274,11 +276,3 @@ def measure_pdtp(
         groups=None if units is None else units[chosen],
         largest_group=1 if units is None else int(np.bincount(units).max()),
     )
-
-
-def _chosen(records: np.ndarray | None, examples: Examples) -> np.ndarray:
-    if records is None:
-        return np.arange(len(examples))
-    check_distinct(records=records.tolist())
-    check_ranges(f"[0, {len(examples)})", records=records)
-    return np.asarray(records)

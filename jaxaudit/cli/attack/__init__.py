@@ -64,13 +64,6 @@ class ByBank:
     target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
         "--shadows: what the targets' files contain.", default="auto"
     )
-    delta: float | None = bank_option(
-        "--shadows: bound the epsilon of the recipe from below, for (epsilon, delta)-differential privacy with this "
-        "delta, by the deciding attack. It can refute a claim, and proves none. Needs a bank dealt by --coins, and "
-        "pip install 'jaxaudit[dp]'.",
-        minimum=1e-15,
-        maximum=0.1,
-    )
 
 
 @dataclass(frozen=True)
@@ -165,8 +158,6 @@ ATTACK = Command(
 
     `jaxaudit attack --shadows bank --attacks stacked,lira,rmia --out run` (every record of a bank, or every author of
     texts, where `shadows train` had the words --coins --groups author; trains nothing)
-
-    `jaxaudit attack --shadows coins --delta 1e-5` (a lower bound on the epsilon of differentially private training)
     """,
     (_check_attacks,),
     first=("data", "model", "shadows"),

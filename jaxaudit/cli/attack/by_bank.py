@@ -17,7 +17,6 @@ from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.epsilon import auditing
 from jaxaudit.report.kinds import recorded
 from jaxaudit.report.record import Provenance
 from jaxaudit.runs.directory import arrays, record_files
@@ -26,8 +25,6 @@ from jaxaudit.runs.provenance import describe_bank
 
 def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     """The work for these options."""
-    if options.audit.delta is not None:
-        auditing()
     path = options.audit.shadows or Path()
     bank = load_bank(path)
     # None are all that the bank allows.
@@ -55,7 +52,6 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
             shadows,
             targets,
             attacks=attacks,
-            delta=options.audit.delta,
             progress=execution.progress,
         )
 

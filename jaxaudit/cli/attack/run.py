@@ -55,7 +55,8 @@ def prepare(options: AttackOptions) -> Job[Any]:
     settled = with_values(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
 
     def models(models_per_batch: int) -> int:
-        return models_to_train(drawn, learner, **how, models_per_batch=models_per_batch).total
+        *counts, left_out = models_to_train(drawn, learner, **how, models_per_batch=models_per_batch)
+        return sum((*counts, *left_out))
 
     def audit(execution: Execution) -> AttackAudit:
         models = train_splits(

@@ -47,8 +47,7 @@ class BankData(DealtFlags, SetsFlags):
         metavar="COLUMN",
     )
     coins: bool = option(
-        "Deal each record to each model by a fair coin, with --groups each group: for attacks, and for a bound on "
-        "epsilon (attack --delta).",
+        "Deal each record to each model by a fair coin, with --groups each group: for attacks.",
         default=False,
     )
 

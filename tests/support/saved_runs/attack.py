@@ -49,8 +49,7 @@ def split_models(truth: np.ndarray, pdtp: np.ndarray, **known: Any) -> SplitMode
         inputs=asked,
         targets=np.arange(targets),
         truth=truth,
-        pairs=PairedShadows(none, none),
-        pooled=None,
+        shadows={"paired": PairedShadows(none, none)},
         measurements=pdtp,
         **facts,
     )

@@ -71,7 +71,8 @@ def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> 
         if name not in fields_by_setting:
             near = difflib.get_close_matches(name, fields_by_setting, n=1)
             advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(fields_by_setting)}."
-            raise InputError(f"--recipe {name[:100]}: is no setting of a recipe; {advice}")
+            of_own_code = "An estimator of file.py:make has its parameters from there."
+            raise InputError(f"--recipe {name[:100]}: is no setting of a recipe; {advice} {of_own_code}")
         field = fields_by_setting[name]
         values[field.name] = value_of(field, [part.strip() for part in value.split(",")] if field.repeatable else value)
     return values

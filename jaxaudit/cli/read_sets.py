@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +43,10 @@ MOST_NAMES = 4
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = ()) -> Examples:
-    """The records of the set `name`, without the columns in `groups`: images scaled to [0, 1], tables as float32."""
+def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = (), gaps: bool = False) -> Examples:
+    """The records of the set `name`, without the columns in `groups`: images scaled to [0, 1], tables as float32, with
+    `gaps` or refused.
+    """
     if is_texts(name):
         raise InputError(
             f"{name}: texts are not read again for a bank, which has their numbers; leave the sets out. Without "
@@ -53,7 +54,7 @@ def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = ()) -> Exa
         )
     dealt_side(expanded(name))
     size, gray = parse_images(data.images or "none")
-    examples = load_told(name, data, image_size=size, gray=gray, groups=groups)
+    examples = load_told(name, data, image_size=size, gray=gray, groups=groups, gaps=gaps)
     if not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
     return _prepared(name, examples, size, gray)
@@ -107,11 +108,6 @@ def calibration_beside(calibration: Examples, sets: Sets[Examples]) -> Examples:
             say(f"{count} calibration records that are also in the {role.words} are left out, and outputs on them")
         calibration = drop_overlap(examples, calibration)
     return calibration
-
-
-def reader(data: SetsFlags, groups: Sequence[str] = ()) -> Callable[[str], Examples]:
-    """A function that reads a set by its name, with these options; see `read_examples`."""
-    return partial(read_examples, data=data, groups=groups)
 
 
 def read_inputs(name: str, options: Images) -> Examples:

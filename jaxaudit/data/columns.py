@@ -21,10 +21,12 @@ WIDTH = 16
 """Numbers that stand for a word: as many as a digest has, of 32 bits each."""
 
 
-def codes_of_texts(texts: Sequence[str]) -> np.ndarray:
-    """`float64[n, WIDTH]`: the numbers of each of these words; see `own_table.codes_of_words`."""
-    digests = b"".join(hashlib.blake2b(text.encode()).digest() for text in texts)
-    return np.frombuffer(digests, "<u4").reshape(len(texts), WIDTH) / 2.0**31 - 1
+def codes_of_words(words: Sequence[str]) -> Float[np.ndarray, "n numbers"]:
+    """`float64[n, WIDTH]` within [-1, 1] by the digest of each word: random directions keep distances, whichever words
+    a file has (the hashing trick: Weinberger et al. 2009). A missing word is empty.
+    """
+    digests = b"".join(hashlib.blake2b(word.encode()).digest() for word in words)
+    return np.frombuffer(digests, "<u4").reshape(len(words), WIDTH) / 2.0**31 - 1
 
 
 def columns_as_read(sets: Sequence[Examples]) -> tuple[Column, ...]:
@@ -47,7 +49,7 @@ def as_indices(inputs: Real[np.ndarray, "n inputs"], columns: Sequence[Column]) 
         if not column.categories:
             values[:, place] = part[:, 0]
             continue
-        codes = codes_of_texts(column.categories).astype(inputs.dtype)
+        codes = codes_of_words(column.categories).astype(inputs.dtype)
         keys, rows = (np.ascontiguousarray(array).view(f"V{array.itemsize * WIDTH}")[:, 0] for array in (codes, part))
         order = np.argsort(keys)
         index = order[np.searchsorted(keys[order], rows).clip(max=len(keys) - 1)]

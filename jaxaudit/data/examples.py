@@ -35,9 +35,10 @@ class Examples:
             Equal values are one group, in all sets. The content hash does not depend on them.
         words: of a table, for each of its columns in order, the distinct words, which inputs hold as numbers; none of a
             column of numbers. A missing word is empty.
+        gaps: of a table, the names of the columns in which inputs are NaN where a cell is empty. No network learns it.
 
-    Guarantees: the arrays agree in length, are finite, every label is a valid class index and there is at least one
-    record; else an `InputError`. The arrays are read-only, so a computed hash stays valid.
+    Guarantees: the arrays agree in length, are finite but for `gaps`, every label is a valid class index and there is
+    at least one record; else an `InputError`. The arrays are read-only, so a computed hash stays valid.
 
     >>> import numpy as np
     >>> Examples(np.zeros((2, 3), np.float32), np.array([0, 1]), ("no", "yes"), "tiny")
@@ -52,11 +53,13 @@ class Examples:
     titles: tuple[str, ...] = ()
     groups: Shaped[np.ndarray, " n"] | None = None
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    gaps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         inputs, labels = np.asarray(self.inputs), np.asarray(self.labels)
         outside = labels[(labels < 0) | (labels >= len(self.class_names))] if labels.dtype.kind in "iu" else labels
-        finite = not np.issubdtype(inputs.dtype, np.floating) or bool(np.isfinite(inputs).all())
+        allowed = np.isnan(inputs) if self.gaps else False
+        finite = not np.issubdtype(inputs.dtype, np.floating) or bool((np.isfinite(inputs) | allowed).all())
         for trouble, wrong in (
             ("there are no records; an audit needs at least one. Is the file empty?", len(inputs) == 0),
             (
@@ -162,7 +165,13 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
         name,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         groups=_groups_of_all(parts),
+        gaps=gaps_of(parts),
     )
+
+
+def gaps_of(parts: Sequence[Examples]) -> tuple[str, ...]:
+    """The columns in which any of these has gaps."""
+    return tuple(dict.fromkeys(name for part in parts for name in part.gaps))
 
 
 def joined(parts: Sequence[Examples], name: str) -> Examples:

@@ -46,6 +46,7 @@ def load(
     drop: Sequence[str] = (),
     groups: Sequence[str] = (),
     exact: bool = False,
+    gaps: bool = False,
 ) -> Examples:
     """The labelled records that `name` names: `NAME_OR_PATH[@SPLIT]`.
 
@@ -80,6 +81,7 @@ def load(
         label: the column of a CSV or Parquet file with the label; by default that named `label`.
         drop: columns of such a file to leave out.
         groups: columns with groups, which are no inputs; a file may lack them.
+        gaps: whether columns of numbers of such a file may have empty cells, which are NaN (`Examples.gaps`).
         exact: for files that are shared: inputs keep the type in which they are stored, and numbers in text become
             `float64`; other sets are compared with `comparable` of such inputs.
 
@@ -101,7 +103,7 @@ def load(
     elif path is None:
         raise _unknown(source)
     else:
-        read = partial(_read, path, image_size, gray, label, drop, groups, exact)
+        read = partial(_read, path, image_size, gray, label, drop, groups, exact, gaps)
         pieces = _pieces(read, split, source) if split else [read("")]
         examples = joined(pieces, source)
     return replace(examples, name=without_folders(name))
@@ -172,8 +174,7 @@ def load_table(
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.own_table import read_own_table
 
-        read = partial(read_own_table, _file(source), label=label, drop=drop, categorical=categorical)
-        whole = read().table(categorical)
+        whole = read_own_table(_file(source), label=label, drop=drop, categorical=categorical).table(categorical)
     elif label is not None or categorical or drop:
         raise InputError(f"{source}: is read as it is; `label`, `categorical` and `drop` are for files.")
     else:
@@ -210,6 +211,7 @@ def _read(
     drop: Sequence[str],
     groups: Sequence[str],
     exact: bool,
+    gaps: bool,
     split: str,
 ) -> Examples:
     """The records in a file or folder, named after it; the arguments are those of `load`."""
@@ -228,7 +230,7 @@ def _read(
     # Imported here because pyarrow takes a tenth of a second.
     from jaxaudit.data.own_table import read_own_table
 
-    return read_own_table(path, label=label, drop=drop, groups=groups).examples(exact=exact)
+    return read_own_table(path, label=label, drop=drop, groups=groups).examples(exact=exact, gaps=gaps)
 
 
 _Stored = Callable[[np.ndarray, str], np.ndarray]

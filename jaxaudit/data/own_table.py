@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int, Shaped
 
-from jaxaudit.data.columns import WIDTH, codes_of_texts
+from jaxaudit.data.columns import WIDTH, codes_of_words
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parquet_file import (
     index_names,
@@ -71,28 +71,33 @@ class OwnTable:
         """The names of the inputs, in the order of the file."""
         return tuple(name for name in self.text.header if name != self.label)
 
-    def examples(self, *, exact: bool = False) -> Examples:
+    def examples(self, *, exact: bool = False, gaps: bool = False) -> Examples:
         """The records with all inputs as numbers, `float32[n, inputs]`; true and false are 1 and 0.
 
         A column of words becomes `WIDTH` columns of numbers that follow from each word alone, so equal words are equal
         in every file, and different words are about equally far apart. With `exact`, inputs are `float64`, and whole
-        numbers that a `float64` would round are refused.
+        numbers that a `float64` would round are refused. With `gaps`, an empty cell among numbers is NaN.
         """
         text, kind = self.text, np.float64 if exact else np.float32
         titles, columns, words_of = list[str](), list[np.ndarray](), dict[str, tuple[str, ...]]()
+        with_gaps, advice = list[str](), "write numbers throughout, or words"
+        empty = f", or, with pandas, empty cells: frame.replace('?', float('nan')).{_writing(text.source)}, of a sign ?"
+        advice += empty if gaps else ""
         for name in self.inputs:
             cells = self._cells(name)
             numbers = float_cells(cells, text.decimal)
             numbers = truth_cells(cells) if numbers is None else numbers
             words = None if numbers is not None and np.isfinite(numbers).all() else read_cells(cells, text.decimal)
             if words is not None and not words.is_number.any() and not words.missing.all():
-                columns += [*codes_of_words(words).T.astype(kind)]
+                distinct = zip(words.texts.to_pylist(), words.missing, strict=True)
+                words_of[name] = tuple("" if gone else word for word, gone in distinct)
+                columns += [*codes_of_words(words_of[name])[words.codes].T.astype(kind)]
                 titles += [f"{name} ({place})" for place in range(WIDTH)]
-                words_of[name] = words_in(words)
                 continue
             words_of[name] = ()
-            numbers = numbers if words is None else self._numbers(words, name, "write numbers throughout, or words")
+            numbers = numbers if words is None else self._numbers(words, name, advice, gaps)
             assert numbers is not None
+            with_gaps += [name] if np.isnan(numbers).any() else []
             self._refuse_row_numbers(numbers, name)
             if exact and (np.abs(numbers) >= LARGEST_WHOLE).any() and whole(cells):
                 raise InputError(
@@ -108,9 +113,8 @@ class OwnTable:
             raise InputError(
                 f"{text.source}: column {twice!r} is named as a part of a column of words is; give it another name."
             )
-        inputs = np.stack(columns, axis=1)
-        notes, names = self.notes, self.class_names
-        return Examples(inputs, self.labels, names, text.source, notes, tuple(titles), words=words_of)
+        inputs, facts = np.stack(columns, axis=1), {"words": words_of, "gaps": tuple(with_gaps)}
+        return Examples(inputs, self.labels, self.class_names, text.source, self.notes, tuple(titles), **facts)
 
     def table(self, categorical: Sequence[str] = ()) -> Table:
         """The records with columns of numbers and columns of categories.
@@ -157,13 +161,13 @@ class OwnTable:
             return None
         return self._numbers(cells, name, "or make categories of the column (`categorical`)")
 
-    def _numbers(self, cells: "ColumnCells", name: str, advice: str) -> np.ndarray:
-        """`float64[n]`: the cells of a column of numbers; `advice` is on words in it."""
+    def _numbers(self, cells: "ColumnCells", name: str, advice: str, gaps: bool = False) -> np.ndarray:
+        """`float64[n]`: the cells of a column of numbers, NaN for `gaps`; `advice` is on words in it."""
         source, rows = self.text.source, len(cells.codes)
         fill = f"frame.dropna(subset=[{name!r}]).{_writing(source)} leaves such rows out"
         for wrong, trouble, remedy in (
             (~cells.missing & ~cells.is_number, "holds words", f"correct it, {advice}"),
-            (cells.missing, "is empty", f"fill it, or, with pandas, {fill}"),
+            (cells.missing & (not gaps), "is empty", f"fill it, or, with pandas, {fill}"),
             (cells.is_number & ~np.isfinite(cells.numbers), "is not finite", "correct it"),
         ):
             if wrong.any():
@@ -237,18 +241,6 @@ def read_own_table(
     return OwnTable(text, label, codes, class_names, notes, frozenset({*names} - {*left_out}))
 
 
-def codes_of_words(cells: "ColumnCells") -> np.ndarray:
-    """`float64[n, WIDTH]` within [-1, 1] by the digest of each word: random directions keep distances, whichever words
-    a file has (the hashing trick: Weinberger et al. 2009). Missing cells are as no word.
-    """
-    return codes_of_texts(words_in(cells))[cells.codes]
-
-
-def words_in(cells: "ColumnCells") -> tuple[str, ...]:
-    """The distinct texts of a column; one that stands for a missing value is empty."""
-    return tuple("" if gone else text for text, gone in zip(cells.texts.to_pylist(), cells.missing, strict=True))
-
-
 class ColumnCells(NamedTuple):
     """A column's cells, every distinct text once: `codes` are the places of rows among these. `missing` is true of
     texts such as `NA`, `is_number` of numbers, and `numbers` are NaN of other texts.
@@ -304,9 +296,12 @@ def _identifiers(text: TextTable, left_alone: Sequence[str]) -> list[str]:
     notes = list[str]()
     for name, cells in zip(text.header, text.columns, strict=True):
         distinct = len(cells.unique()) if name not in left_alone and text.rows > _SUSPECT_ROWS else 0
-        numbers = float_cells(cells, text.decimal) if 2 * distinct > text.rows else None
+        if 2 * distinct <= text.rows:
+            continue
+        numbers = float_cells(cells, text.decimal)
+        texts = None if numbers is not None else read_cells(cells, text.decimal)
         all_whole = numbers is not None and distinct == text.rows and bool((numbers == np.rint(numbers)).all())
-        if all_whole or (numbers is None and 2 * distinct > text.rows):
+        if all_whole or (texts is not None and not (texts.is_number | texts.missing).all()):
             notes.append(
                 f"column {name!r} has another value in most records and is read as an input; an identifier? Then "
                 "leave it out (`drop`)"
@@ -368,7 +363,7 @@ def source_rows(path: Path, *, label: str | None, drop: Sequence[str], groups: S
 
 def refuse_read_otherwise(path: Path, examples: Examples, label: str | None) -> None:
     """Refuses a file of rows that a reader does not read as these examples, which are the same rows of the source."""
-    part = read_own_table(path, label=label).examples()
+    part = read_own_table(path, label=label).examples(gaps=True)
     if (
         part.titles != examples.titles
         or part.class_names != examples.class_names

@@ -4,7 +4,7 @@ Columns are chosen by name, made categories, or described."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +17,6 @@ from jaxaudit.data.selection import nearest_names
 from jaxaudit.errors import InputError
 
 MISSING = "(missing)"
-_BLOCK = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +102,12 @@ class Table:
     @cached_property
     def content_hash(self) -> str:
         """`blake2b:...` over values with their type, labels, columns and classes; about a second per gigabyte."""
-        values = self.values.astype(self.values.dtype.newbyteorder("<"), copy=False)
+        values = np.ascontiguousarray(self.values, self.values.dtype.newbyteorder("<"))
         columns = [[column.name, column.categories or None] for column in self.columns]
         head = [values.dtype.str, values.shape, columns, self.class_names]
         digest = hashlib.blake2b(json.dumps(head).encode() + b"\0", digest_size=16)
-        for _, rows in _blocks(values):
-            rows = np.ascontiguousarray(rows)
-            # -0.0 equals 0.0 but has a different byte pattern.
-            digest.update((rows + rows.dtype.type(0) if rows.dtype.kind == "f" else rows).data)
+        # -0.0 equals 0.0 but has a different byte pattern.
+        digest.update((values + values.dtype.type(0) if values.dtype.kind == "f" else values).data)
         digest.update(self.labels.astype("<i4").data)
         return f"blake2b:{digest.hexdigest()}"
 
@@ -236,13 +233,6 @@ def _unit_interval(numbers: np.ndarray) -> np.ndarray:
     if not np.isfinite(span):
         numbers, low, span = numbers / 2, low / 2, high / 2 - low / 2
     return (numbers - low) / span
-
-
-def _blocks(rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """(number of the first row, rows) of blocks of about a million values, as views."""
-    step = max(1, _BLOCK // max(1, rows.shape[1]))
-    for start in range(0, len(rows), step):
-        yield start, rows[start : start + step]
 
 
 def check_choice(names: Sequence[str], source: str, **choices: Sequence[str]) -> None:

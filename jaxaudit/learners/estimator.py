@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController
 
 from jaxaudit.data.columns import frame
 from jaxaudit.data.table import Column
-from jaxaudit.errors import InputError, check_ranges, first_line
+from jaxaudit.errors import InputError, check_ranges, few, first_line
 
 SUMS = 1e-4
 """Probabilities of a record sum to 1 up to this much (those of float16 would not)."""
@@ -68,6 +68,7 @@ class EstimatorLearner:
     must be a column per class.
 
     With `columns`, inputs are the `values` of a `Table`, and the estimator gets a pandas frame with words as words.
+    `gaps` names the columns of which inputs may be NaN.
 
     Raises:
         InputError: from the constructor, if it has no `fit` or no `predict_proba`; from its functions, if the
@@ -86,6 +87,7 @@ class EstimatorLearner:
     prototype: Any
     classes: int
     columns: tuple[Column, ...] = ()
+    gaps: tuple[str, ...] = ()
     said: set[str] = field(default_factory=set[str], init=False, repr=False)
     """Warnings that were repeated: of many models most warn of the same."""
 
@@ -172,7 +174,12 @@ class EstimatorLearner:
                     self.said.add(line)
                     warnings.warn(f"{self.kind}: {line} (of one model or more)", warning.category, stacklevel=3)
         except Exception as error:
-            raise InputError(f"{self.kind} failed {task}: {self._without_words(first_line(error))}") from error
+            advice = (
+                f" The table has empty cells in {few(map(repr, self.gaps))}: what takes no NaN needs an imputer before "
+                "it, as in make_pipeline(SimpleImputer(), LogisticRegression())."
+            )
+            failed = f"{self.kind} failed {task}: {self._without_words(first_line(error))}"
+            raise InputError(failed + advice * bool(self.gaps)) from error
 
     def _without_words(self, message: str) -> str:
         """The message; of an estimator that gets words, without what it quotes, or without any of it."""

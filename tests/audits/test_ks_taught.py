@@ -86,6 +86,21 @@ def test_no_order_of_the_records_changes_a_bit(grouped: bool) -> None:
     assert taught_difficulty(jax.random.key(4), records).odds is not one.odds
 
 
+def test_gaps_teach_as_the_mean_of_their_column() -> None:
+    records = ALL.take(np.arange(120))
+    inputs = records.inputs.copy()
+    inputs[::7, 1] = np.nan
+    found: Any = taught_difficulty(KEY, replace(records, inputs=inputs, gaps=("b",)))
+    assert found.caveats == (
+        "To teach how difficult a record is, empty cells were filled with the mean of their column.",
+    )
+    prepared = taught._prepared(KEY, replace(records, inputs=inputs, gaps=("b",)))
+    inputs[::7, 1] = np.nanmean(inputs[:, 1])
+    np.testing.assert_allclose(prepared, taught._prepared(KEY, replace(records, inputs=inputs)), atol=1e-5)
+    assert np.isfinite(found.odds).all()
+    assert found.odds.std() > 0.1
+
+
 def test_what_was_taught_once_is_read_again_and_no_other_numbers_are_believed() -> None:
     records = ALL.take(np.arange(120))
     first: Any = taught_difficulty(KEY, records)

@@ -1,6 +1,7 @@
 """Labelled records: their guarantees and hashes; and records of several arrays, read from disk on access."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def test_equal_values_have_equal_hashes_and_others_not():
     assert make(floats.astype(">f4")).record_hashes.tolist()[2] == third
     assert make(floats.astype(np.float64)).record_hashes.tolist()[2] != third
     assert make(floats.reshape(3, 1, 2)).record_hashes.tolist()[2] != third
+
+
+def test_gaps_are_nan_and_equal_to_each_other():
+    inputs = np.array([[1.0, np.nan], [1.0, np.nan], [1.0, 0.0]])
+    gaps = replace(make(np.zeros((3, 2))), gaps=("b",), inputs=inputs)
+    assert gaps.record_hashes.tolist()[0] == gaps.record_hashes.tolist()[1] != gaps.record_hashes.tolist()[2]
+    both = concatenate([make(np.zeros((1, 2))), gaps, replace(gaps, gaps=("b", "a"))], "both")
+    assert both.gaps == ("b", "a")
+    with pytest.raises(InputError, match="NaN or infinite"):
+        replace(gaps, inputs=np.array([[1.0, np.inf]] * 3))
 
 
 def test_content_hash_sees_records_labels_names_and_order():

@@ -304,6 +304,27 @@ def test_words_are_numbers_that_no_file_changes(tmp_path):
     assert abs((many[:2000] * many[2000:]).sum(axis=1).mean()) < 0.15
 
 
+def test_gaps_among_numbers_are_kept_where_they_are_asked_for(write, tmp_path):
+    """Whatever stands for them, and whatever the file; records with the same ones are equal."""
+    path = tmp_path / "gaps.csv"
+    path.write_text("a,b,c,town,sure,label\n1.5,,1,Ulm,true,x\nNA,2,,,,y\n<NA>,2, nan ,,,x\n0.25,3,,Bern,false,y\n")
+    examples = load(str(path), gaps=True)
+    numbers = np.array([[1.5, np.nan, 1], [np.nan, 2, np.nan], [np.nan, 2, np.nan], [0.25, 3, np.nan]], np.float32)
+    np.testing.assert_array_equal(examples.inputs[:, :3], numbers)
+    # Words, and true and false with gaps, are words: a missing one is as no word.
+    assert (len(examples.titles), examples.gaps) == (3 + 2 * 16, ("a", "b", "c"))
+    hashes = examples.record_hashes.tolist()
+    assert (hashes[1] == hashes[2], len(set(hashes))) == (True, 3)
+    assert load(str(path), gaps=True, exact=True).take(slice(2)).gaps == ("a", "b", "c")
+    file = write({"a": [1.5, None, None, 0.25], "b": [None, 2, 2, 3], "c": [1, None, None, None], "label": [*"xyxy"]})
+    np.testing.assert_array_equal(load(str(file), gaps=True).inputs, numbers)
+    assert load(str(write({"a": [None] * 4, "b": [1, 2, 3, 5], "label": [*"xyxy"]})), gaps=True).gaps == ("a",)
+    rows = [f"{'' if row % 9 == 0 else 700.5 - row},p{row},{'xy'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["weight,person,label", *rows]))
+    (note,) = load(str(path), gaps=True).notes
+    assert "'person'" in note
+
+
 NUMBERS = {"age": COLUMNS["age"], "children": COLUMNS["children"], "label": COLUMNS["label"]}
 
 

@@ -278,3 +278,10 @@ def test_what_does_not_fit_together_is_refused(keys, rows, inputs, width, messag
         with pytest.raises(InputError, match=message) as caught:
             fit_many(keys, rows, inputs, LABELS, one, execution=Execution(width))
         assert "\n" not in str(caught.value)
+
+
+def test_no_network_learns_nan():
+    inputs = INPUTS.copy()
+    inputs[3, 0] = np.nan
+    with pytest.raises(InputError, match="`inputs` have NaN"):
+        fit_many(KEYS, ROWS, inputs, LABELS, learner(small_mlp))

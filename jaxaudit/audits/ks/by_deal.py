@@ -133,7 +133,7 @@ def open_deal(folder: Path | str, *, label: str | None = None, drop: Sequence[st
     opened = open_folder(Path(folder).expanduser())
     if opened.key is not None:
         raise InputError(f"{folder}: the deal is blind; `jaxaudit ks` reads answers to its challenge.")
-    sets = opened.names.map(lambda _, name: load(name, label=label or opened.label, drop=drop))
+    sets = opened.names.map(lambda _, name: load(name, label=label or opened.label, drop=drop, gaps=True))
     query = sets[Role.QUERY]
     sets = sets.map(lambda role, examples: examples if role == Role.QUERY else align_dealt(query, examples))
     dealt_names = opened.names.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)

@@ -139,13 +139,14 @@ def _size(examples: Examples) -> tuple[int, int] | None:
 
 def _reductions(examples: Examples) -> tuple[str, ...]:
     size, shape = _size(examples), examples.inputs.shape[1:]
+    gaps = "empty cells were filled with the mean of their column" if examples.gaps else ""
     few = f"a random {MOST_TEACHERS:,} of {len(examples):,} records taught" if len(examples) > MOST_TEACHERS else ""
     small = ""
     if size not in (None, shape[:2]):
         small = f"images were reduced to {size[0]} x {size[1]} pixels"
     elif size is None and np.prod(shape) > MOST_COLUMNS:
         small = f"records were reduced to {MOST_COLUMNS:,} random combinations of their numbers"
-    return tuple(f"To teach how difficult a record is, {change}." for change in (few, small) if change)
+    return tuple(f"To teach how difficult a record is, {change}." for change in (few, small, gaps) if change)
 
 
 def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n ..."]:
@@ -157,6 +158,9 @@ def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n .
         least, largest = images.min(), images.max()
         return (images - least) / np.maximum(largest - least, np.float32(1e-6))
     flat = inputs.reshape(len(inputs), -1)
+    if examples.gaps:
+        empty = np.isnan(flat)
+        flat = np.where(empty, np.nansum(flat, axis=0) / np.maximum((~empty).sum(axis=0), 1), flat)
     if flat.shape[1] > MOST_COLUMNS:
         flat = _combined(generator_of(stream(key, "combinations")), flat)
     return np.clip(standardised(flat.astype(np.float32)), -FARTHEST, FARTHEST).astype(np.float32)

@@ -51,7 +51,7 @@ from jaxaudit.data.own_table import refuse_read_otherwise
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import CLASS_NAMES
 from jaxaudit.data.texts import Texts
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, few
 from jaxaudit.randomness import stream
 from jaxaudit.runs.directory import Writer, new_directory, write_files
 from jaxaudit.version import __version__
@@ -77,6 +77,11 @@ def deal_records(options: DealOptions) -> Summary:
         refuse_in_records(group_values, source.examples, source.columns, source.words)
     arrays, left_out = {**source.arrays}, source.left_out
     table = source.table if has_all_classes(source, rows.values()) else None
+    if table is None and source.examples.gaps:
+        raise InputError(
+            f"{source.name}: columns {few(map(repr, source.examples.gaps))} have empty cells, which no .npz has: leave "
+            "them out (--drop), or deal a whole table of which every set gets all classes."
+        )
     if COLUMN in (*left_out, *(() if source.table is None else source.table.names)):
         raise InputError(
             f"{data} has an array or column {COLUMN!r}, the name of the groups of a deal: deal by it (--groups "

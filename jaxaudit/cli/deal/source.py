@@ -89,7 +89,7 @@ def read_source(options: DealData, groups: str | None) -> DealSource:
         )
     data = options.data
     columns = [] if groups is None else [groups]
-    stored = load_told(data, options, groups=columns, exact=True)
+    stored = load_told(data, options, groups=columns, exact=True, gaps=True)
     examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
     path, split = file_and_split(data)
     name = without_folders(data) if path is None else path.name + (f"@{split}" if split else "")
@@ -291,10 +291,14 @@ def refuse_in_records(
     # Where each record is a group of its own, any column with another value in each would be a name of them.
     shared = len(np.unique(groups)) < len(groups)
 
-    def places_in(array: np.ndarray) -> list[int]:
-        return _columns_with(groups, array) or (_other_names(groups, array) if shared else [])
+    def places_in(array: np.ndarray, records: slice | np.ndarray = slice(None)) -> list[int]:
+        return _columns_with(groups[records], array) or (_other_names(groups[records], array) if shared else [])
 
     places = places_in(examples.inputs) if examples.inputs.ndim == 2 else []
+    for place in np.flatnonzero(np.isnan(examples.inputs).any(axis=0)) if examples.gaps else ():
+        full = ~np.isnan(examples.inputs[:, place])
+        # Of few cells each may have another value by chance.
+        places += [place] if 2 * full.sum() > len(full) and places_in(examples.inputs[full, place], full) else []
     names = [name for name, column in words.items() if places_in(column)]
     names += [examples.titles[place] if examples.titles else "" for place in places]
     if names:

@@ -6,6 +6,7 @@ shadow models that an audit trained become a bank here, by the sets as they were
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -33,7 +34,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     calibration_beside,
     group_columns,
-    reader,
+    read_examples,
     tell_of_readings,
     text_reader,
     with_named_groups,
@@ -119,18 +120,18 @@ class Case(NamedTuple):
         return self._replace(sets=sets, files=tuple(file.taken(rows) for file in self.files))
 
 
-def read_case(options: KSOptions, *, set_alone: bool = False) -> Case:
+def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False) -> Case:
     """The sets and outputs that these options name.
 
     Files of outputs have one row per record of the sets as read; rows of records that are left out are, too. A set
-    alone is dealt here into query set, holdout and known members.
+    alone is dealt here into query set, holdout and known members. Tables have `gaps` where no network is trained.
     """
     data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
     inputs = used_inputs(options)
     key, names = inputs.sets.key, inputs.sets.names
     data = replace(data, label=inputs.sets.label)
     texts = text_reader([*names.values()], options.model, make_adapters(options.model))
-    read = texts or reader(data, group_columns(data.groups))
+    read = texts or partial(read_examples, data=data, groups=group_columns(data.groups), gaps=gaps)
     whole = names.map(lambda _, name: read(name))
     query = whole[Role.QUERY]
 

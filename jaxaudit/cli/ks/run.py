@@ -47,8 +47,8 @@ from jaxaudit.cli.own_code import parse_judged, with_fields
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
+    read_examples,
     read_scores,
-    reader,
     tell_of_large_numbers,
     with_dealt_groups,
     with_groups_of_sets,
@@ -154,7 +154,7 @@ def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
     options = _with_groups(options)
     options = with_values(with_usual(of_texts(options), images=IMAGES), tests=",".join(tests_named(options)))
-    sets = read_case(options)
+    sets = read_case(options, gaps=True)
     tests = tests_of(options, len(sets.targets))
     files = {role: files for role, files in described_files(sets.files).items() if files}
     return Job(
@@ -330,7 +330,7 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
 def _reader_as(options: KSOptions, description: Description) -> Callable[[str], Examples]:
     """A function that reads a set as those of the bank were read."""
     inputs = {"label": options.inputs.sets.label, "images": description.images}
-    return reader(replace(options.data, **inputs), description.group_columns)
+    return partial(read_examples, data=replace(options.data, **inputs), groups=description.group_columns, gaps=True)
 
 
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:

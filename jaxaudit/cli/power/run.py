@@ -1,5 +1,6 @@
 """Runs `jaxaudit power`: from its options to its result, with a plan of its size."""
 
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -22,8 +23,8 @@ from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.read_sets import (
     calibration_beside,
     group_columns,
+    read_examples,
     read_scores,
-    reader,
     tell_of_large_numbers,
     text_reader,
     with_dealt_groups,
@@ -132,7 +133,7 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:
         options = with_dealt_groups(options, data.query or "")
         data = options.data
     texts = text_reader([data.query or "", data.calibration or ""], model, make_adapters(model))
-    read = texts or reader(data, group_columns(data.groups))
+    read = texts or partial(read_examples, data=data, groups=group_columns(data.groups))
     if data.calibration is None:
         whole = read(data.query or "")
         options = with_usual(options, query_size=max(2, len(whole) // 3))

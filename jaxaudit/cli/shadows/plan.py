@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.options import command_line, refuse_options, with_values
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import group_columns, groups_of_sets, reader, text_reader, with_groups_of_sets
+from jaxaudit.cli.read_sets import group_columns, groups_of_sets, read_examples, text_reader, with_groups_of_sets
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import OUTPUTS, BankData, BankNetwork, PlannedModels, PlanOptions
 from jaxaudit.cli.show import Summary
@@ -40,7 +41,7 @@ from jaxaudit.data.bank.description import (
     read_description,
 )
 from jaxaudit.data.columns import columns_as_read
-from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.examples import Role, Sets, gaps_of
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.groups import groups_in_words, load_ids
 from jaxaudit.data.pairs import CALIBRATION, find_overlap, refuse_held
@@ -62,7 +63,8 @@ ADVICE = "free space there and repeat the command."
 class BankSets(NamedTuple):
     """The records of a bank; columns are the query set, the holdout, the calibration set. `dropped` are records that no
     model is trained on; `groups` of query set and holdout are kept whole; `sampled_alike` is of records that are not
-    dropped; `columns` are of tables, with the words of all sets; `ids` are the caller's own, if asked for.
+    dropped; `columns` are of tables, with the words of all sets, and `gaps` names those with empty cells; `ids` are the
+    caller's own, if asked for.
     """
 
     parts: tuple[np.ndarray, ...]
@@ -75,6 +77,7 @@ class BankSets(NamedTuple):
     sampled_alike: SampledAlike | None
     columns: tuple[Column, ...] = ()
     ids: Shaped[np.ndarray, " n"] | None = None
+    gaps: tuple[str, ...] = ()
 
 
 def write_planned_bank(options: PlanOptions) -> Summary:
@@ -277,8 +280,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         raise InputError(f"--id {data.id}: is the label; name the column that has your own name of each record.")
     adapters = None if model is None else make_adapters(model)
     columns = (*group_columns(data.groups), *((data.id,) if data.id else ()))
-    read = text_reader([*names.values()], model or BankNetwork(), adapters) or reader(
-        replace(data, label=sets_named.label), columns
+    read = text_reader([*names.values()], model or BankNetwork(), adapters) or partial(
+        read_examples, data=replace(data, label=sets_named.label), groups=columns, gaps=True
     )
     examples_by_role = names.map(lambda _, name: read(name))
     query, held = examples_by_role[Role.QUERY], examples_by_role.get(Role.HOLDOUT)
@@ -299,8 +302,8 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
     if dropped.any() and not data.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
-            "the other: deal copies together, as `jaxaudit deal` does (its files have the groups; else give --groups), "
-            "or leave them out (--drop-overlap)."
+            "the other: leave them out (--drop-overlap), or deal copies together, as `jaxaudit deal` does (its files "
+            "have the groups; else give --groups)."
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")
@@ -318,6 +321,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         None if holdout is None else _sampled_alike(key, query, holdout, dropped),
         columns_as_read(used),
         None if data.id is None else _ids(data.id, names, sets),
+        gaps_of(used),
     )
 
 

@@ -35,7 +35,7 @@ from jaxaudit.data.columns import as_indices
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, StepCost, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import whole_fits_per_batch
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, few
 from jaxaudit.learners import EstimatorLearner, Learner, SteppedLearner
 from jaxaudit.learners.estimator import has_encoder
 from jaxaudit.runs.unfinished import working_in
@@ -50,11 +50,20 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     key = jax.random.key(options.models.seed)
     sets = read_bank_sets(key, options.data, options.model)
     of_query = np.asarray(sets.labels[: sets.counts.query])
-    query = Examples(sets.parts[0], of_query, sets.class_names, "query set")
+    query = Examples(sets.parts[0], of_query, sets.class_names, "query set", gaps=sets.gaps)
     estimator, inputs = _estimator(options, query), np.concatenate(sets.parts)
     if estimator is not None and sets.columns and has_encoder(estimator.prototype):
         say(f"{estimator.kind} encodes its columns, and gets the {len(sets.columns)} of the table as they are")
         estimator, inputs = replace(estimator, columns=sets.columns), as_indices(inputs, sets.columns)
+    if estimator is None and sets.gaps:
+        raise InputError(
+            f"columns {few(map(repr, sets.gaps))} have empty cells, from which no network learns: train a pipeline of "
+            "scikit-learn with an imputer (--model FILE.py:make), leave these columns out (--drop), or, with pandas, "
+            "rows (frame.dropna())."
+        )
+    if estimator is not None and sets.gaps:
+        say(f"{estimator.kind} gets NaN for empty cells in {few(map(repr, sets.gaps))}")
+        estimator = replace(estimator, gaps=sets.gaps)
     source = ModelSource.ESTIMATOR if estimator else options.source
     options = options if estimator else _filled(options, query)
     tell_of_large_numbers(None if estimator else options.model.model, sets.parts)

@@ -29,6 +29,7 @@ from jaxaudit.cli.parsers import (
     parse_workers,
     share_check,
 )
+from jaxaudit.data.formats.registry import OF_SETS
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class DealtFlags:
     deal: Path | None = option(
         "Folder of the sets, as `jaxaudit deal` writes it, or any with query.* and, of the same form, holdout.* "
         "(records of the same provider that nobody trained on), members.* (that the target did use) and calibration.*: "
-        ".npz, .csv, .parquet or .jsonl.",
+        f"{', '.join(OF_SETS[:-1])} or {OF_SETS[-1]}.",
         metavar="FOLDER",
         names="file",
     )

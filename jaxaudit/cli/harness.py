@@ -39,6 +39,7 @@ from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.parsers import parse_workers
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Job, Outcome, Summary
+from jaxaudit.data.formats.registry import OF_SETS
 from jaxaudit.errors import InputError, InputErrors
 
 if TYPE_CHECKING:
@@ -181,7 +182,8 @@ Question = tuple[Callable[..., object], tuple[Any, ...]]
 """A function that raises an `InputError` for invalid arguments, and its arguments."""
 
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
-FILE_NAME = re.compile(r".*\.(npz|npy|csv|tsv|parquet|mat|gz|zip|safetensors)", re.IGNORECASE)
+NO_SETS = (*OF_SETS, ".npy", ".tsv", ".mat", ".gz", ".zip", ".safetensors")
+"""Endings of names that are those of files, and of no set that is known by name."""
 LONGEST = 100
 
 
@@ -247,7 +249,7 @@ def _check_data(option: str, name: str) -> None:
     for path in (source, *([] if not folder else [os.path.join(folder, source)])):
         if source and _mode(path) is not None:
             return _check_path(option, path)
-    is_set = SET_NAME.fullmatch(source) and not FILE_NAME.fullmatch(source)
+    is_set = SET_NAME.fullmatch(source) and not source.lower().endswith(NO_SETS)
     if source.strip() and not is_set:
         raise InputError(_missing(option, source, f" here or in {folder}" if folder else ""))
 

@@ -37,7 +37,7 @@ Show = Callable[[int, int, float | None], None]
 
 @contextmanager
 def progress_on_stderr(
-    label: str, after: str | None = None, pace: Callable[[], str] = str
+    label: str, after: str = "", pace: Callable[[], str] = str
 ) -> Iterator[Callable[[int, int], None]]:
     """A bar with the remaining time on a terminal; a line every half minute if stderr is a file. `pace` says more of
     the work.
@@ -52,7 +52,7 @@ def progress_on_stderr(
             if ended:
                 return
             show(min(done, total), total, clock.left(done, total))
-            if after is not None and done >= total:
+            if after and done >= total:
                 ended = True
                 shown.close()
                 say(after)

@@ -70,7 +70,7 @@ class Job(Generic[Audit]):
     kept: Callable[[], str] | None = None
     line: str = ""
     label: str = "training"
-    after: str | None = None
+    after: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     repeats: Any = None
 

@@ -24,9 +24,9 @@ from jaxtyping import Int
 from msgspec import Meta
 
 from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
+from jaxaudit.data.formats.registry import OF_SETS, TABLES
 from jaxaudit.data.outputs.form import RECORD as RECORD
 from jaxaudit.data.outputs.form import SET, OutputsPlace, titles_of
 from jaxaudit.data.outputs.kinds import Kind
@@ -153,13 +153,16 @@ def check_files(key: Key, folder: Path) -> None:
     needed = [key.set_file(role) for role in key.rows]
     for name in dict.fromkeys((*needed, *key.files, *(f"{CHALLENGE}{ending}" for ending in ENDINGS))):
         path, exists = folder / name, os.path.lexists(folder / name)
-        if name in needed and not exists:
-            raise InputError(f"{path}: is missing; keep the files of a deal in one folder, beside {KEY}.")
-        if exists and file_hash(path) != key.files.get(name):
-            raise InputError(
-                f"{path}: is not the file that {KEY} was written with (its SHA-256 differs): another deal, or changed "
-                "since then. Give the key of this deal, or the file as `jaxaudit deal` wrote it."
-            )
+        for trouble, wrong in (
+            (f"is missing; keep the files of a deal in one folder, beside {KEY}", name in needed and not exists),
+            (
+                f"is not the file that {KEY} was written with (its SHA-256 differs): another deal, or changed since "
+                "then. Give the key of this deal, or the file as `jaxaudit deal` wrote it",
+                exists and file_hash(path) != key.files.get(name),
+            ),
+        ):
+            if wrong:
+                raise InputError(f"{path}: {trouble}.")
 
 
 def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind = "auto") -> Outputs:
@@ -224,14 +227,14 @@ class DealtSide(NamedTuple):
 def dealt_side(path: Path) -> DealtSide | None:
     """The side of a deal that a file is; None without a readable record beside it. Another hash is refused."""
     facts, record = _facts(path.parent), path.parent / DEAL_RECORD
-    sides = {} if facts is None else {"query": facts.query, "members": facts.members, "holdout": facts.holdout}
     if facts is None or not path.is_file():
         return None
+    sides = {name: side for name in ("query", "members", "holdout") if (side := getattr(facts, name))}
     sha256 = file_hash(path)
     for name, side in sides.items():
-        if side is not None and side.sha256 == sha256:
+        if side.sha256 == sha256:
             return DealtSide(name, file_hash(record), facts.by_groups or facts.within_groups)
-    if any(side is not None and side.file == path.name for side in sides.values()):
+    if any(side.file == path.name for side in sides.values()):
         raise InputError(
             f"{path}: {DEAL_RECORD} beside it has another SHA-256: it was changed since the deal, or is of another. "
             "Give it as `jaxaudit deal` wrote it, or keep it in a folder of its own."
@@ -267,8 +270,8 @@ def _facts(folder: Path) -> _Facts | None:
     return None
 
 
-OF_SETS, OF_OUTPUTS = (".npz", *TABLES, ".jsonl"), (".npz", ".npy", *TABLES)
-"""Endings of the files of sets, and of outputs."""
+OF_OUTPUTS = (".npz", ".npy", *TABLES)
+"""Endings of the files of outputs."""
 NAMES = ", ".join(Role)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ import jaxaudit.data.tfds as tfds
 from jaxaudit.data.examples import Examples, joined
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
+from jaxaudit.data.formats.registry import LABELLED, Reading
 from jaxaudit.data.images import IDX_NAME, load_image_folders, read_idx, read_idx_folder
 from jaxaudit.data.known_sets import breast_cancer, digits, printed_digits, wine
 from jaxaudit.data.labels import encode_labels, flat
@@ -64,9 +65,8 @@ def load(
 
     | file or folder | holds |
     |---|---|
-    | `.npz` | inputs and labels under usual names (`selection`), optionally `class_names` |
+    {formats}
     | folder of `.npy` | as the arrays of a `.npz` |
-    | `.csv`, `.parquet` | see `own_table.read_own_table` |
     | IDX folder | MNIST's four files, gzipped or not; see `images.read_idx` |
     | folder of folders | see `images.load_image_folders`; or such folders called train and test |
 
@@ -103,10 +103,17 @@ def load(
     elif path is None:
         raise _unknown(source)
     else:
-        read = partial(_read, path, image_size, gray, label, drop, groups, exact, gaps)
-        pieces = _pieces(read, split, source) if split else [read("")]
-        examples = joined(pieces, source)
+        how = Reading(image_size, gray, label, drop, groups, exact, gaps)
+
+        def read(part: str) -> Examples:
+            return _read(path, how._replace(split=part))
+
+        examples = joined(_pieces(read, split, source) if split else [read("")], source)
     return replace(examples, name=without_folders(name))
+
+
+_ROWS = (f"| `{entry.ending}` | {entry.holds} |" for entry in LABELLED.values())
+load.__doc__ = (load.__doc__ or "").replace("{formats}", "\n    ".join(_ROWS))
 
 
 def _prepared(source: str, path: Path | None) -> Path | None:
@@ -199,83 +206,65 @@ _EMBEDDED_TABLES: dict[str, Callable[[], Table]] = {"breast-cancer": breast_canc
 TABLE_NAMES = tuple(_EMBEDDED_TABLES)
 
 
-TABLES = (".csv", ".parquet")
-KINDS = (".npz", *TABLES)
-
-
-def _read(
-    path: Path,
-    size: tuple[int, int] | None,
-    gray: bool,
-    label: str | None,
-    drop: Sequence[str],
-    groups: Sequence[str],
-    exact: bool,
-    gaps: bool,
-    split: str,
-) -> Examples:
-    """The records in a file or folder, named after it; the arguments are those of `load`."""
-    stored = _checked if exact else comparable
+def _read(path: Path, how: Reading) -> Examples:
+    """The records in a file or folder, named after it."""
     if path.is_dir():
-        refuse_columns(path.name, label, drop)
-        return _from_folder(path, split, size, gray, stored)
-    suffix = path.suffix.lower()
-    if suffix == ".npz":
-        archive = NpzArrays(path)
-        return _from_named(archive.names, archive.read, path.name, split, stored)
-    if suffix not in KINDS:
+        refuse_columns(path.name, how.label, how.drop)
+        return _from_folder(path, how)
+    if path.suffix.lower() not in LABELLED:
         refuse_pickle(path)
         raise InputError(f"{path}: is of an unknown kind; give {_KNOWN}.")
-    choose_splits([""], split, path.name)
-    # Imported here because pyarrow takes a tenth of a second.
-    from jaxaudit.data.own_table import read_own_table
-
-    return read_own_table(path, label=label, drop=drop, groups=groups).examples(exact=exact, gaps=gaps)
+    module, _, name = LABELLED[path.suffix.lower()].reader.partition(":")
+    # Imported here because a format's library may take long, pyarrow a tenth of a second.
+    return getattr(import_module(f"jaxaudit.data.{module}"), name)(path, how)
 
 
-_Stored = Callable[[np.ndarray, str], np.ndarray]
+def read_npz(path: Path, how: Reading) -> Examples:
+    """The labelled records in a .npz."""
+    archive = NpzArrays(path)
+    return _from_named(archive.names, archive.read, path.name, how)
+
+
 _KNOWN = (
-    f"{', '.join(KINDS)}, a folder with x.npy and y.npy, a folder of IDX files, or a folder of class-named folders of "
-    "images"
+    f"{', '.join(LABELLED)}, a folder with x.npy and y.npy, a folder of IDX files, or a folder of class-named folders "
+    "of images"
 )
 
 
-def _from_folder(path: Path, split: str, size: tuple[int, int] | None, gray: bool, stored: _Stored) -> Examples:
+def _from_folder(path: Path, how: Reading) -> Examples:
     inside = [entry for entry in entries(path) if not entry.name.startswith(".")]
     if any(IDX_NAME.fullmatch(entry.name) for entry in inside):
-        return _from_idx(path, split, path.name, stored)
+        return _from_idx(path, how)
     arrays = {entry.stem: entry for entry in inside if entry.suffix.lower() == ".npy"}
     if arrays:
-        return _from_named(arrays, lambda name: read_npy(arrays[name]), path.name, split, stored)
+        return _from_named(arrays, lambda name: read_npy(arrays[name]), path.name, how)
     folders = [entry for entry in inside if entry.is_dir()]
     if not folders:
         listed = ", ".join(entry.name[:40] for entry in inside[:5]) or "it is empty"
         raise InputError(f"{path}: this folder is no data set ({listed}); name one file in it, or give {_KNOWN}.")
     splits = {SPLITS.get(entry.name.lower(), ""): entry for entry in folders}
     if "" in splits or len(splits) < len(folders):
-        choose_splits([""], split, path.name)
-        return load_image_folders(path, size, gray)
-    chosen = choose_splits(splits, split, path.name)
-    parts = [load_image_folders(splits[name], size, gray) for name in chosen]
+        choose_splits([""], how.split, path.name)
+        return load_image_folders(path, how.image_size, how.gray)
+    chosen = choose_splits(splits, how.split, path.name)
+    parts = [load_image_folders(splits[name], how.image_size, how.gray) for name in chosen]
     return joined(parts, path.name)
 
 
-def _from_idx(folder: Path, split: str, name: str, stored: _Stored) -> Examples:
+def _from_idx(folder: Path, how: Reading) -> Examples:
     splits, class_names = read_idx_folder(folder)
     parts = []
-    for chosen in choose_splits(splits, split, name):
+    for chosen in choose_splits(splits, how.split, folder.name):
         file, labels = splits[chosen]
-        parts.append(Examples(stored(read_idx(file), file.name), labels, class_names, name))
-    return joined(parts, name)
+        parts.append(Examples(_stored(read_idx(file), file.name, how), labels, class_names, folder.name))
+    return joined(parts, folder.name)
 
 
-def _from_named(
-    names: Iterable[str], read: Callable[[str], np.ndarray], source: str, split: str, stored: _Stored
-) -> Examples:
+def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source: str, how: Reading) -> Examples:
     """Records from a mapping of names to arrays; only the needed arrays are read."""
     names = list(names)
     pairs = find_pairs(names, source)
-    chosen = choose_splits(pairs, split, source)
+    chosen = choose_splits(pairs, how.split, source)
     labels = [flat(read(pair.labels)) for pair in pairs.values()]
     if any(part.ndim == 0 or part.shape[1:] != labels[0].shape[1:] for part in labels):
         shapes = ", ".join(str(part.shape) for part in labels)
@@ -288,7 +277,7 @@ def _from_named(
         class_names = [str(value) for value in values.tolist()]
     codes, class_names = encode_labels(np.concatenate(labels), class_names, f"{source}, labels")
     rows = dict(zip(pairs, np.split(codes, np.cumsum([len(part) for part in labels])[:-1]), strict=True))
-    inputs = {s: stored(read(pairs[s].inputs), source) for s in chosen}
+    inputs = {s: _stored(read(pairs[s].inputs), source, how) for s in chosen}
     return joined([Examples(inputs[s], rows[s], class_names, source) for s in chosen], source)
 
 
@@ -297,6 +286,10 @@ def refuse_columns(source: str, label: str | None, drop: Sequence[str]) -> None:
     if label is not None or drop:
         argument = "`drop`" if label is None else "`label`"
         raise InputError(f"{source}: has no named columns, so {argument} means nothing; leave it out.")
+
+
+def _stored(inputs: np.ndarray, source: str, how: Reading) -> np.ndarray:
+    return _checked(inputs, source) if how.exact else comparable(inputs, source)
 
 
 def comparable(inputs: np.ndarray, source: str) -> np.ndarray:

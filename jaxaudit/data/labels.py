@@ -220,18 +220,22 @@ def _refuse_alike(words: Shaped[np.ndarray, " n"], of: str) -> None:
     """Refuses numbers that were floats, and groups that are one to a reader and two to a computer, as 7 and 007."""
     distinct = np.unique(words).tolist()
     numbers = distinct if all(map(_FLOAT.fullmatch, distinct)) else []
-    if any("e" in word or ("." in word and abs(float(word)) >= EXACT) for word in numbers):
-        raise InputError(
-            f"the groups of the {of} are floating-point numbers of 2**53 or more, or with an exponent, such as "
-            "1.23E+11, so several groups may have been rounded to one; write them as integers, or with a letter."
-        )
-    plain = {_plain(word) for word in distinct}
-    if len(plain) < len(distinct):
-        raise InputError(
-            f"the groups of the {of} have {len(distinct) - len(plain)} pairs that look alike, such as 7 and 007, 7 and "
-            "7.0, or texts that differ in blanks or in how a computer writes their accents; write each group in one "
-            "way. If they are different groups, put a letter before their numbers."
-        )
+    alike = len(distinct) - len(set(map(_plain, distinct)))
+    for trouble, wrong in (
+        (
+            "are floating-point numbers of 2**53 or more, or with an exponent, such as 1.23E+11, so several groups may "
+            "have been rounded to one; write them as integers, or with a letter",
+            any("e" in word or ("." in word and abs(float(word)) >= EXACT) for word in numbers),
+        ),
+        (
+            f"have {alike} pairs that look alike, such as 7 and 007, 7 and 7.0, or texts that differ in blanks or in "
+            "how a computer writes their accents; write each group in one way. If they are different groups, put a "
+            "letter before their numbers",
+            alike,
+        ),
+    ):
+        if wrong:
+            raise InputError(f"the groups of the {of} {trouble}.")
 
 
 def _plain(word: str) -> str:

@@ -79,9 +79,9 @@ MAX_BYTES = memory_bytes() // SHARE
 """The most bytes that are unpacked or allocated for a file."""
 
 
-def refuse_larger(source: str | Path, size: int, most: int | None, advice: str = "split it into smaller files") -> None:
-    """Rejects what takes more than `most` bytes, before they are read or allocated; None is no limit."""
-    if most is not None and size > most:
+def refuse_larger(source: str | Path, size: int, most: int, advice: str = "split it into smaller files") -> None:
+    """Rejects what takes more than `most` bytes, before they are read or allocated."""
+    if size > most:
         # What is counted as it is read is hardly larger yet, however much there is.
         takes = f"{_amount(size)}, " if size > 1.1 * most else ""
         raise InputError(f"{source}: takes {takes}more than the allowed {_amount(most)}; {advice}.")

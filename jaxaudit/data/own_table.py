@@ -20,12 +20,13 @@ from jaxtyping import Int, Shaped
 from jaxaudit.data.columns import WIDTH, codes_of_words
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parquet_file import (
+    has_dealt_groups,
     index_names,
     is_parquet,
     read_text_table,
     typed_columns,
-    without_dealt_groups,
 )
+from jaxaudit.data.formats.registry import Reading
 from jaxaudit.data.formats.text_table import (
     NAMELESS,
     TextTable,
@@ -37,6 +38,7 @@ from jaxaudit.data.formats.text_table import (
     write_table,
 )
 from jaxaudit.data.labels import COLUMN, as_number, counting, encode_labels
+from jaxaudit.data.selection import choose_splits
 from jaxaudit.data.table import MISSING, Column, Table, check_choice
 from jaxaudit.errors import InputError
 
@@ -216,14 +218,18 @@ def read_own_table(
             raise InputError(f"{path}: {trouble}")
     not_inputs = [*drop, *(name for name in groups if name in names)]
     check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
-    text, note = without_dealt_groups(text.without(left_out), (label, *categorical))
-    notes = (*((f"it is read as {text.note}",) if text.note else ()), *note, *_identifiers(text, (label, *categorical)))
+    text, needed = text.without(left_out), (label, *categorical)
+    notes = [f"it is read as {text.note}"] if text.note else []
+    if COLUMN not in needed and has_dealt_groups(text):
+        text = text.without([COLUMN])
+        notes.append(f"column {COLUMN!r} has the groups that `jaxaudit deal` wrote and is left out")
+    notes += _identifiers(text, needed)
     index = index_names(path) if is_parquet(path) else []
     for place, name in enumerate(text.header):
         for trouble, wrong in (
             (f"two columns are named {name!r}", text.header.count(name) > 1),
             ("a column has no name", NAMELESS.fullmatch(name)),
-            (f"column {name!r} is an index of pandas", name in index and name not in (label, *categorical)),
+            (f"column {name!r} is an index of pandas", name in index and name not in needed),
         ):
             if wrong:
                 raise InputError(
@@ -238,7 +244,14 @@ def read_own_table(
         )
     texts = labels.texts.to_numpy(zero_copy_only=False).astype(str)[labels.codes]
     codes, class_names = encode_labels(texts, None, f"{source}, column {label!r}")
-    return OwnTable(text, label, codes, class_names, notes, frozenset({*names} - {*left_out}))
+    return OwnTable(text, label, codes, class_names, tuple(notes), frozenset({*names} - {*left_out}))
+
+
+def read_labelled(path: Path, how: Reading) -> Examples:
+    """The records of such a file, which has one split."""
+    choose_splits([""], how.split, path.name)
+    table = read_own_table(path, label=how.label, drop=how.drop, groups=how.groups)
+    return table.examples(exact=how.exact, gaps=how.gaps)
 
 
 class ColumnCells(NamedTuple):
@@ -321,19 +334,19 @@ def _array(values: pa.Array) -> np.ndarray:
 @dataclass(frozen=True, eq=False)
 class SourceRows:
     """The rows of a file, of which some can be written: `cells` of inputs and label, of a CSV file as text. A
-    `delimiter` of None says that the file is Parquet; `names` are all columns but those of `drop` and `groups`.
+    empty `delimiter` says that the file is Parquet; `names` are all columns but those of `drop` and `groups`.
     """
 
     cells: pa.Table
     inputs: tuple[str, ...]
     label: str
-    delimiter: str | None
+    delimiter: str
     names: frozenset[str]
 
     @property
     def suffix(self) -> str:
         """The ending of the names of files with such rows."""
-        return ".parquet" if self.delimiter is None else ".csv"
+        return ".csv" if self.delimiter else ".parquet"
 
     def part(self, rows: Int[np.ndarray, " some"], groups: Int[np.ndarray, " some"] | None) -> pa.Table:
         """These rows, with a first column `group` where there are groups."""
@@ -358,7 +371,7 @@ def source_rows(path: Path, *, label: str | None, drop: Sequence[str], groups: S
     table = read_own_table(path, label=label, drop=drop, groups=groups)
     columns = dict(zip(table.text.header, table.text.columns, strict=True))
     cells = typed_columns(path, table.text.header) if is_parquet(path) else pa.table(columns)
-    return SourceRows(cells, table.inputs, table.label, None if is_parquet(path) else table.text.delimiter, table.names)
+    return SourceRows(cells, table.inputs, table.label, "" if is_parquet(path) else table.text.delimiter, table.names)
 
 
 def refuse_read_otherwise(path: Path, examples: Examples, label: str | None) -> None:

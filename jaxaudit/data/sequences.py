@@ -325,7 +325,7 @@ def another_tokenizer(source: str, trouble: str) -> InputError:
 @contextmanager
 def calling(complaint: str, advice: str) -> Iterator[None]:
     """`parsing` for the package `tokenizers`, which itself writes panics to standard error and notes to the output."""
-    with parsing(complaint, advice), _silent():
+    with parsing(complaint, advice), _dropped(sys.stdout, 1), _dropped(sys.stderr, 2):
         yield
 
 
@@ -437,15 +437,8 @@ def strings_of(node: Any) -> Iterator[str]:
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
-    """Drops what any language writes to standard output and standard error meanwhile."""
-    with _dropped(sys.stdout, 1), _dropped(sys.stderr, 2):
-        yield
-
-
-@contextmanager
 def _dropped(stream: Any, number: int) -> Iterator[None]:
-    """Drops what is written to the file of this number, which is behind this stream."""
+    """Drops what any language writes meanwhile to the file of this number, which is behind this stream."""
     try:
         stream.flush()
         usual = os.dup(number)

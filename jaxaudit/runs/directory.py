@@ -60,18 +60,21 @@ def refuse_taken(directory: Path) -> None:
         taken = directory.exists()
         folder = Path(os.path.realpath(directory))
         folder = next(path for path in (folder, *folder.parents) if path.exists())
-        if not folder.is_dir():
-            raise InputError(f"`directory` {directory} cannot be written: {folder} is a file; name another directory.")
-        if taken and not _is_free(directory):
-            content_words = "another run" if (directory / RESULT).exists() else "other files"
-            raise InputError(
-                f"`directory` {directory} already contains {content_words}; name a new directory (nothing was changed)."
-            )
-        # Who owns a directory may replace what is in it.
-        if taken and hasattr(os, "getuid") and directory.stat().st_uid != os.getuid():
-            raise InputError(
-                f"`directory` {directory} belongs to another user; name a directory that does not exist yet."
-            )
+        is_folder, content_words = folder.is_dir(), "another run" if (directory / RESULT).exists() else "other files"
+        for trouble, wrong in (
+            (f"cannot be written: {folder} is a file; name another directory", not is_folder),
+            (
+                f"already contains {content_words}; name a new directory (nothing was changed)",
+                is_folder and taken and not _is_free(directory),
+            ),
+            # Who owns a directory may replace what is in it.
+            (
+                "belongs to another user; name a directory that does not exist yet",
+                taken and hasattr(os, "getuid") and directory.stat().st_uid != os.getuid(),
+            ),
+        ):
+            if wrong:
+                raise InputError(f"`directory` {directory} {trouble}.")
         _refuse_unwritable(f"`directory` {directory}", folder, os.W_OK | os.X_OK)
     except OSError as error:
         raise InputError(f"`directory` {directory} cannot be a directory: {error.strerror}; name another.") from error
@@ -318,14 +321,15 @@ def _result_file(path: Path) -> Path:
     if exists(path) and not path.is_dir():
         return path
     has_result = os.path.lexists(path / RESULT)
+    if has_result and not path.joinpath(RESULT).is_symlink():
+        return path / RESULT
+    trouble = (
+        f"does not exist, or is no run: it has no {RESULT} of its own, which is never a link; give the directory that "
+        "an audit wrote"
+    )
     if exists(path) and not has_result and (path / NAME).is_dir():
-        raise InputError(f"{shown} contains an unfinished run; repeat its command to finish it.")
-    if not has_result or path.joinpath(RESULT).is_symlink():
-        raise InputError(
-            f"{shown} does not exist, or is no run: it has no {RESULT} of its own, which is never a link; give the "
-            "directory that an audit wrote."
-        )
-    return path / RESULT
+        trouble = "contains an unfinished run; repeat its command to finish it"
+    raise InputError(f"{shown} {trouble}.")
 
 
 def _short(name: object) -> str:

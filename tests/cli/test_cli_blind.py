@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
-from support.cli_runs import arrays, content, jaxaudit, recipe, records, refused
-from support.deals import ROLES, write_model
+from support.cli_runs import arrays, content, jaxaudit, records, refused
+from support.deals import ROLES
 
-from jaxaudit.data import Key, key_as_json, load, record_order
+from jaxaudit.data import Key, key_as_json, record_order
 
 COUNT = 600
 SHARES = ("--members-share", "0.4", "--holdout-share", "0.3")
@@ -30,9 +30,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         names = np.array(["a", "b", "c"])
         rows = np.random.default_rng(3).permutation(COUNT)
         np.savez("all.npz", x=inputs, y=labels, patient=rows // 5, class_names=names)
-        columns = [*(f"c{place}" for place in range(inputs.shape[1])), "label"]
-        lines = [",".join(map(str, (*row, label))) for row, label in zip(inputs.tolist(), labels, strict=True)]
-        Path("all.csv").write_text("\n".join((",".join(columns), *lines, "")))
         for out, words in (("deal", ()), ("whole", ("--groups", "patient")), ("other", ())):
             done = jaxaudit("deal", "all.npz", *SHARES, *words, "--blind", "--out", out)
             assert done.code == 0, done.err
@@ -227,37 +224,6 @@ def test_one_file_gives_the_numbers_of_three(folder: Path, out: str, file: str) 
 
 def test_one_model_is_not_two_targets_however_its_rows_are_ordered(folder: Path) -> None:
     refused((*BLIND, *ANSWERS, "--target", "answers_deal/named/outputs.csv"), ("one model counts as two",))
-
-
-def test_a_table_is_challenged_by_a_table(folder: Path) -> None:
-    assert jaxaudit("deal", "all.csv", *SHARES, "--blind", "--out", "of_csv").code == 0
-    first, *lines = Path("of_csv/challenge.csv").read_text().splitlines()
-    cells = [line.replace('"', "").split(",") for line in lines]
-    assert first.replace('"', "").split(",")[:3] == ["record", "c0", "c1"]
-    values = np.array([line[1:] for line in cells], float).astype(np.float32)
-    for role, rows in key("of_csv")["rows"].items():
-        np.testing.assert_array_equal(values[rows], load(f"of_csv/{role}.csv").inputs)
-    assert "challenge.csv" in key("of_csv")["files"]
-
-
-def test_shadow_models_judge_a_challenge_too(folder: Path) -> None:
-    """The numbers are those of outputs by set."""
-    inputs, labels = records(3, 0.4, 200)
-    np.savez("calibration.npz", x=inputs, y=labels, class_names=np.array(["a", "b", "c"]))
-    assert jaxaudit("deal", "all.npz", "--blind", "--out", "two").code == 0
-    asked = arrays("two/challenge.npz")["x"]
-    model = RandomForestClassifier(30, random_state=1).fit(inputs, labels)
-    np.save("two.npy", model.predict_proba(asked))
-    on_sets = {role: model.predict_proba(arrays(f"two/{role}.npz")["x"]) for role in ("query", "holdout")}
-    write_model("two.npz", **on_sets)
-    words = ("ks", "--deal", "two", "--target")
-    (alone,) = result(*words, "two.npy")["targets"]
-    assert alone["tests"][0]["name"] == "holdout"
-    few = ("--calibration", "calibration.npz", "--model", "mlp", "--epochs", "1", "--effort", "full")
-    few += ("--test-option", "holdout.mixed=19")
-    few += recipe("hidden=8", "models-per-batch=19")
-    one, whole = (result(*words, path, *few) for path in ("two.npy", "two.npz"))
-    assert numbers(one) == numbers(whole)
 
 
 def test_outputs_on_another_challenge_are_refused(folder: Path) -> None:

@@ -48,22 +48,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_deal_keeps_the_shape_of_the_lines(here: Path):
-    name = "chat.jsonl"
-    words = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
-    done = jaxaudit("deal", name, *words)
-    assert done.code == 0, done.err
-    assert f"{name}: the last message of the assistant is the answer" in done.err
-    assert SECRET not in done.out + done.err
-    files = [Path(f"deal/{of}.jsonl") for of in ("query", "holdout", "members")]
-    dealt = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    assert all(list(line) == ["messages", "group"] for line in dealt)
-    assert sorted(json.dumps(line["messages"]) for line in dealt) == sorted(
-        json.dumps(line["messages"]) for line in chats()
-    )
-    refused(("deal", name, "--groups", "messages", "--out", "other"), ("--groups messages is a text of the records",))
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with a chat template, and one without."""
@@ -98,7 +82,8 @@ def test_a_chat_has_the_tokens_of_apply_chat_template(old: bool, here: Path, mod
 @pytest.mark.outer
 def test_from_a_deal_to_a_table_of_scores(here: Path, models: Path):
     words = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
-    assert jaxaudit("deal", "chat.jsonl", *words).code == 0
+    done = jaxaudit("deal", "chat.jsonl", *words)
+    assert (done.code, "the last message of the assistant is the answer" in done.err) == (0, True)
     files = [f"deal/{of}.jsonl" for of in ("query", "holdout", "members")]
     tuned, base = str(models / "tuned"), str(models / "base")
     done = jaxaudit("scores", "lm", tuned, *files, "--baseline", base, "--out", "s.csv")
@@ -134,10 +119,6 @@ def test_a_chat_template_that_fails_is_said_in_a_line(here: Path, models: Path):
     shutil.copy("chat.jsonl", "query.jsonl")
     words = ("scores", "lm", "model", "query.jsonl", "--out", "s.csv")
     refused(words, ("model: its chat template cannot be used", "record 1"))
-
-
-def test_a_file_whose_name_is_no_set_needs_a_set_in_its_lines(here: Path, models: Path):
-    refused(("scores", "lm", str(models / "base"), "chat.jsonl", "--out", "s.csv"), ("lines have no 'set'",))
 
 
 def test_large_templates_are_refused(here: Path, models: Path):
@@ -176,11 +157,8 @@ def test_an_adapter_is_a_target_without_merging(here: Path, models: Path):
         losses = token_scores(model, model.encode_texts(texts))["loss"]
         np.testing.assert_array_equal(table[f"{role}.loss"], losses)
     assert len({table[f"{role}.loss"][0] for role in folders}) == 4
-    words = ("scores", "lm", base, *query, "--out", "t.csv")
-    refused((*words, "--baseline", "first"), ("--baseline first: is an adapter", "--adapter TARGET_ADAPTER"))
-    refused((*words, "--adapter", base), ("has no adapter_config.json",))
-    refused((*words, "--adapter", "first", "--before", "first"), ("first is given",))
-    refused(("scores", "lm", "first", *query, "--out", "t.csv"), ("first: is an adapter", "--adapter first"))
+    words = ("scores", "lm", base, *query, "--adapter", "first", "--before", "first", "--out", "t.csv")
+    refused(words, ("first is given",))
 
 
 def test_scores_keep_the_random_numbers_of_a_deal_and_no_other_value(here: Path, models: Path):
@@ -230,29 +208,6 @@ DEAL = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3"
 DEALT, WHOLE = ("--deal", "deal"), ("--groups", "group")
 TRAINED = ("--model", "gpt-1-8", "--epochs", "2")
 TRAINED += recipe("tokens=words", "optimizer=adamw", "learning-rate=0.01", "batch-size=8", "models-per-batch=4")
-
-
-def test_a_bank_for_your_own_script_deals_whole_groups_of_chats(here: Path):
-    assert jaxaudit("deal", "chat.jsonl", *DEAL).code == 0
-    plan = ("shadows", "plan", *DEALT, "--models", "8", "--out", "planned")
-    refused(plan, ("texts have no classes", "--outputs log-likelihood"))
-    done = jaxaudit(*plan, *WHOLE, "--outputs", "log-likelihood")
-    assert done.code == 0, done.err
-    groups = [
-        json.loads(line)["group"]
-        for name in ("query", "holdout")
-        for line in Path(f"deal/{name}.jsonl").read_text().splitlines()
-    ]
-    membership = np.load("planned/membership.npy")
-    for group in set(groups):
-        of_group = membership[:, np.array(groups) == group]
-        assert (of_group == of_group[:, :1]).all()
-    for model, row in enumerate(membership):
-        noise = np.random.default_rng(model).normal(0, 0.3, len(row))
-        np.save(f"{model}.npy", (noise + row - 6).astype(np.float32))
-    done = jaxaudit("shadows", "add", "planned", *(f"{model}.npy" for model in range(8)))
-    assert done.code == 0, done.err
-    assert "8 of 8 models have outputs" in done.out
 
 
 @pytest.mark.outer

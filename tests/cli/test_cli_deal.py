@@ -15,7 +15,7 @@ from scipy import stats
 from support.cli_runs import arrays, content, jaxaudit, records, refused
 from support.deals import write_deal
 
-from jaxaudit.data import load, load_groups
+from jaxaudit.data import load
 from jaxaudit.metrics import deal_holdout
 from jaxaudit.randomness import stream
 
@@ -184,27 +184,11 @@ def test_the_number_of_a_group_is_random(provider: Path) -> None:
     assert min(found) > 1e-4 / 8
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_a_column_of_a_table_gives_groups_and_is_no_input(provider: Path, form: str) -> None:
-    whole, data = arrays("all.npz"), f"all.{form}"
+def test_a_part_of_a_table_is_dealt_as_arrays(provider: Path) -> None:
+    whole = arrays("all.npz")
     columns = {f"x{place}": column for place, column in enumerate(whole["images"].T)}
-    table = pyarrow.table({**columns, "patient": whole["patient"], "label": whole["labels"]})
-    if form == "csv":
-        csv.write_csv(table, data)
-    else:
-        parquet.write_table(table, data)
-    _, query, *_ = dealt("--groups", "patient", out="other")
-    done = jaxaudit("deal", data, "--seed", "7", "--groups", "patient", "--out", "deal")
-    assert done.code == 0, done.err
-    record, same = json.loads(Path("deal/deal.json").read_text()), f"deal/query.{form}"
-    # In text, numbers of 32 bits are those that are nearest to it.
-    np.testing.assert_array_equal(load(same).inputs, query["x"])
-    numbers = load_groups("group", same, len(query["group"]), "query set")
-    np.testing.assert_array_equal(numbers.astype(int), query["group"])
-    assert record["source"]["groups"] == COUNT // SIZE
-    assert record["source"]["sha256"] == hashlib.sha256(Path(data).read_bytes()).hexdigest()
-    assert b"patient" not in done.out.encode() + written("deal")
-    part, query, *_ = dealt("--groups", "patient", data=f"{data}@train[:300]", out="part")
+    csv.write_csv(pyarrow.table({**columns, "patient": whole["patient"], "label": whole["labels"]}), "all.csv")
+    part, query, *_ = dealt("--groups", "patient", data="all.csv@train[:300]", out="part")
     assert (part["source"]["records"], part["source"]["groups"]) == (300, 300 // SIZE)
     assert list(query) == ["x", "y", "class_names", "group"]
 

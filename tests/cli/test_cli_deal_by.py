@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from support.cli_runs import intercept, jaxaudit, linked, recipe, records, refused
-from support.deals import read_deal, write_deal, write_model
+from support.deals import read_deal, write_deal
 from support.html_pages import Parsed
 from support.language_models import write_lines
 
@@ -298,23 +298,6 @@ def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: i
     groups = np.load("bank/groups.npy")
     assert groups.shape == (count,)
     assert all(len(np.unique(rows[:, groups == group], axis=1).T) == 1 for group in np.unique(groups))
-
-
-def test_members_of_a_bank_of_whole_groups_need_no_word(of_deals: Path):
-    _, rows = planned(*sets("npz"), out="bank")
-    classes = int(np.load("bank/labels.npy").max()) + 1
-    labels = np.load("bank/labels.npy")
-    random = np.random.default_rng(0)
-    for model, row in enumerate(rows):
-        np.save("outputs.npy", random.normal(size=(144, classes)) + 2 * np.eye(classes)[labels] * row[:, None])
-        assert jaxaudit("shadows", "add", "bank", "outputs.npy", "--model", str(model)).code == 0
-    counts = (("query", 72), ("holdout", 72), ("members", 96))
-    write_model("model.npz", **{role: random.normal(size=(count, classes)) for role, count in counts})
-    words = ("ks", "--shadows", "bank", *sets("npz"), "--target", "model.npz", "--json")
-    plain, named = jaxaudit(*words), jaxaudit(*words, "--groups", "group")
-    assert plain.code == 0, plain.err
-    assert (SAID in plain.err, SAID in named.err) == (True, False)
-    assert plain.result["targets"] == named.result["targets"]
 
 
 def test_power_is_that_of_whole_groups(of_deals: Path, monkeypatch: pytest.MonkeyPatch):

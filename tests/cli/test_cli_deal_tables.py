@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from support.cli_runs import jaxaudit, process, refused
+from support.cli_runs import jaxaudit, refused
 
 from jaxaudit.data import Examples, groups_in_file, load, refuse_read_otherwise
 from jaxaudit.errors import InputError
@@ -305,13 +305,3 @@ def test_a_part_that_is_read_otherwise_is_refused(folder: Path) -> None:
     for other in (whole.take(np.arange(8)[::-1]), whole.take(np.arange(7)), replace(whole, titles=("b",))):
         with pytest.raises(InputError, match=r"few\.csv: the rows would not be read again"):
             refuse_read_otherwise(Path("few.csv"), other, None)
-
-
-@pytest.mark.outer
-def test_a_table_is_dealt_and_judged_by_processes(folder: Path) -> None:
-    words = ("deal", "all.csv", *OUTCOME, "--groups", "patient", *SHARES, "--blind", "--out", "deal")
-    done = process(*words, cwd=folder)
-    assert done.code == 0, done.err
-    name = answers("deal", "challenge")
-    judged = process("ks", "--deal", "deal", "--target", name, "--json", cwd=folder)
-    assert len(judged.result["targets"]) == 1

@@ -119,7 +119,7 @@ REFUSED: dict[str, tuple[Callable[[], object], Sequence[str], str]] = {
     "a key of a deal": (
         rewritten(lambda each: {**each, "group": 1}),
         ("texts.jsonl", "--groups", "author"),
-        "has a key 'group', which a deal writes",
+        "has a key 'group', the name of the groups of a deal",
     ),
     "a group of some": (
         rewritten(lambda each: each if number(each) else {**each, "author": [SECRET]}),

@@ -90,19 +90,16 @@ def test_what_is_left_out_is_said(saves: Path):
 
 def test_what_cannot_be_used_is_refused_and_nothing_is_written(saves: Path):
     target = f"unlearn/NPO/evals/{LOG}"
-    write_log(saves / "small", tofu_log(1, records=20))
     write_log(saves / "sums", summary_of(tofu_log(1)), "TOFU_SUMMARY.json")
     (saves / "cut.json").write_text((saves / target).read_text()[:500])
     (saves / "there.csv").write_text("mine")
     for words, said in (
-        ((target, "--unused", f"small/{LOG}"), "40 and 20 records, of which 20 meet by index"),
         ((target, "--unused", "sums/TOFU_SUMMARY.json"), "averages alone"),
         ((target, "--used", "cut.json"), "was the evaluation stopped while it wrote"),
         ((target, "--unused", target), "as a target and as --unused"),
-        ((target, target), "as a target and as a target"),
         ((target, "--records-per-group", "30"), "--records-per-group 30 does not divide the 40 records"),
         ((target, "--unused", "gone.json"), "--unused gone.json: there is no such file"),
-        ((target, "--unused", "small"), "folder"),
+        ((target, "--unused", "eval"), "folder"),
         ((target, "--out", "there.csv"), "--out there.csv already exists"),
         ((target, "--out", "s.txt"), "--out s.txt must be a .csv or a .parquet"),
         ((target, "--out", "no/s.csv"), "no is no directory"),
@@ -132,8 +129,6 @@ def test_muse_passages_and_questions_are_judged_beside_retrained_models(records:
     ("words", "said"),
     [
         (("query.jsonl", "--baseline", "model"), "as a target and as --baseline"),
-        (("query.jsonl", "--unused", "other", "--used", "./other"), "as --unused and as --used"),
-        (("query.jsonl", "--used", "other", "--used", "link"), "as --used and as --used"),
         (("query.jsonl", "holdout.jsonl"), "3 records are in two sets, such as query and holdout"),
         (("query.jsonl", "members.jsonl"), "1 records are in two sets"),
         (("all.jsonl",), "1 records are in two sets"),
@@ -143,11 +138,9 @@ def test_one_model_or_record_in_two_places_is_refused(
     words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("model", "other"):
-        Path(name).mkdir()
-        for file in ("config.json", "tokenizer.json", "model.safetensors"):
-            Path(name, file).write_text("{}")
-    Path("link").symlink_to("other")
+    Path("model").mkdir()
+    for file in ("config.json", "tokenizer.json", "model.safetensors"):
+        Path("model", file).write_text("{}")
     lines = [{"question": f"secret {row}?", "answer": "yes"} for row in range(5)]
     for name, some in (("query", lines[:3]), ("holdout", lines[:3]), ("members", lines[2:])):
         write_lines(f"{name}.jsonl", some)

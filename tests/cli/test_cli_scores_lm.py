@@ -183,10 +183,6 @@ REFUSED = {
     "two forms": (("query.jsonl", "long.jsonl"), "different forms"),
     "long": (("long.jsonl",), f"1 of 2 records have more tokens than the {POSITIONS} positions of target"),
     "no model": (("query.jsonl", "--baseline", "old"), "old: has no config.json"),
-    "an adapter": (
-        ("query.jsonl", "--baseline", "adapter"),
-        "--baseline adapter: is an adapter",
-    ),
     "no model before all else": (("long.jsonl", "--baseline", "old"), "old: has no config.json"),
     "an adapter that is none": (("query.jsonl", "--adapter", "base"), "base: has no adapter_config.json"),
     "no file": (("nothing.jsonl",), "nothing.jsonl: there is no such file"),
@@ -200,8 +196,6 @@ def test_what_cannot_be_scored_is_refused_before_any_work(name: str, here: Path)
     write_lines("texts.jsonl", records("holdout", "text"))
     write_lines("odd.jsonl", [{**each, "set": "forget"} for each in records("query")])
     write_lines("long.jsonl", [{"text": text, "set": "query"} for text in (SECRET, SECRET * 20)])
-    Path("adapter").mkdir()
-    Path("adapter/adapter_config.json").write_text("{}")
     Path("link.csv").symlink_to("elsewhere.csv")
     words, said = REFUSED[name]
     words = words if "--out" in words else (*words, "--out", "s.csv")

@@ -279,20 +279,6 @@ def test_one_process_at_a_time_writes(folder: Path):
     assert add("0.npy").code == 0
 
 
-def test_no_link_is_followed(folder: Path):
-    good()
-    np.save("0.npy", outputs(0))
-    Path("elsewhere").mkdir()
-    Path("bank/outputs").rmdir()
-    Path("bank/outputs").symlink_to(folder / "elsewhere")
-    not_added("0.npy")
-    Path("bank/outputs").unlink()
-    Path("bank/lock").unlink(missing_ok=True)
-    Path("bank/lock").symlink_to(folder / "elsewhere" / "lock")
-    not_added("0.npy")
-    assert not list(Path("elsewhere").iterdir())
-
-
 def test_what_is_there_is_shown(folder: Path):
     good(models=30)
     train(*range(20))

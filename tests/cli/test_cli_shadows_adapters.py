@@ -83,8 +83,6 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "no rank": (("--model", "base"), "give their rank, such as --recipe lora=8"),
     "no folder": (("--model", "gpt-2-64", "--recipe", "lora=2"), "--recipe lora needs --model FOLDER"),
     "rank": (("--model", "base", "--recipe", "lora=0"), "--recipe lora=0 must be RANK[:ALPHA[:LAYERS]]"),
-    "alpha": (("--model", "base", "--recipe", "lora=2:nan"), "--recipe lora=2:nan must be RANK[:ALPHA[:LAYERS]]"),
-    "words": (("--model", "base", "--recipe", "lora=c_attn"), "--recipe lora=c_attn must be RANK[:ALPHA[:LAYERS]]"),
     "tokens": ((*ADAPTERS, "--recipe", "tokens=words"), "--recipe tokens: is not for adapters"),
     "layers": (("--model", "base", "--recipe", "lora=2::attention"), "there is no such linear layer in base"),
     "missing": (("--model", "other/", "--recipe", "lora=2"), "there is no such folder"),

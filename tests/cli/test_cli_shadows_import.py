@@ -96,16 +96,6 @@ def test_outputs_are_those_of_the_last_epoch_in_the_order_of_the_bank(folder: Pa
     assert {path.name for path in Path("bank").iterdir()} == {"bank.json", "labels.npy", "membership.npy", "outputs"}
 
 
-def test_the_port_to_pytorch_has_one_file_of_outputs_and_no_labels(folder: Path):
-    write_lira_pytorch(folder / "exp", 12, finished=10)
-    not_imported("exp", cause="--labels")
-    bank = good("exp", *LABELS)
-    assert (bank.finished().tolist(), bank.description.queries) == ([*range(10)], 2)
-    assert bank.description.recipe.startswith("lira-pytorch")
-    # Folder 9 comes before folder 10.
-    np.testing.assert_array_equal(bank.outputs(9), np.load("exp/9/logits.npy"))
-
-
 def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(folder: Path):
     write_lira(folder / "exp")
     good("exp")

@@ -177,14 +177,6 @@ def test_ctrl_c_leaves_the_models_that_are_trained(folder: Path):
     assert not Path("bank/unfinished").exists()
 
 
-def outputs(bank: str) -> np.ndarray:
-    return np.stack([np.load(path) for path in sorted(Path(bank, "outputs").iterdir())])
-
-
-def said(bank: str) -> dict[str, Any]:
-    return json.loads(Path(bank, "bank.json").read_text())
-
-
 def test_a_model_that_diverges_ends_the_training_and_is_not_kept(folder: Path):
     steps = ("--model", "mlp", "--epochs", "6", "--recipe", "optimizer=sgd", "--recipe", "learning-rate=1e9")
     done = jaxaudit("shadows", "train", *steps, *HELD, "--models", "20", "--out", "bank")

@@ -20,7 +20,7 @@ from support.outputs_files import LOGITS, NAMES, P, csv, table, write_outputs
 from support.references import softmax
 
 from jaxaudit.data import Description, confidence_of, load, load_into, load_outputs, match_precision
-from jaxaudit.data.outputs.kinds import decimals_of, round_like, significant_of
+from jaxaudit.data.outputs.kinds import decimals_of, significant_of
 from jaxaudit.errors import InputError
 
 READERS = {
@@ -410,20 +410,6 @@ def test_lists_and_columns_are_counted_before_they_are_unpacked(tmp_path, monkey
     parquet.write_table(table(np.tile(P, 3), [f"c{k}" for k in range(12)]), tmp_path / "out.parquet")
     with pytest.raises(InputError, match="has 12 columns but the query set"):
         load_outputs(tmp_path / "out.parquet", NAMES, 20)
-
-
-def test_round_like():
-    # Every tie between neighbours of bfloat16 in [1, 2), and just beside the ties.
-    ties = (1 + (np.arange(128) + 0.5) / 128).astype(np.float32)
-    for values in (ties, np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(9))):
-        expected = np.round(values.astype(ml_dtypes.bfloat16).astype(float), 6).astype(np.float32)
-        np.testing.assert_array_equal(round_like(values, None, None, "bfloat16"), expected)
-    assert round_like(np.array([0.12345]), 2, None, "text").tolist() == [np.float32(0.12)]
-    digits = round_like(np.array([0.98766, 0.0012344, 0.0, 1.0]), None, 4, "text")
-    assert digits.tolist() == np.array([0.9877, 0.001234, 0, 1], np.float32).tolist()
-    assert round_like(np.array([1.0]), None, None, "float32").tolist() == [1.0]
-    near = np.array([1 - 4e-7, 1 - 6e-7, 4e-7], np.float32)
-    assert round_like(near, None, None, "float32").tolist() == np.array([1, 0.999999, 0], np.float32).tolist()
 
 
 @settings(max_examples=50, deadline=None)

@@ -182,19 +182,6 @@ def test_another_form_is_refused_with_the_form_that_is_read(write, name):
         assert f"outputs, columns={list(classes)!r}).to_csv('out.csv', index=False)" in text
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("some names", "has 4 columns under the header 'ant', 'bee', 'cat', 'cow', but"),
-        ("no column for a class", "has 3 columns under the header 'ant', 'bee', 'cat', but"),
-        ("two further columns", "has 6 columns under the header 'ant', 'bee', 'cat', 'dog', 'id', 'person', but"),
-    ],
-)
-def test_what_is_not_named_so_is_said(write, name, said):
-    with pytest.raises(InputError, match=said):
-        load_outputs(write(REFUSED[name]), NAMES, 20)
-
-
 def test_the_form_of_very_many_classes_is_short(write):
     names = [f"{'class' * 20} {number}" for number in range(1000)]
     for classes, header in ((names, "...,class"), (1000, "0,1,2,...,999"), ([str(k + 1) for k in range(1000)], "1,2,")):

@@ -25,12 +25,6 @@ TREE = {
     "layers": [{"scale": np.float64(2.5)}, {"scale": np.ones((1, 0, 2), ml_dtypes.bfloat16)}],
     "count": np.array(3, np.int32),
 }
-NAMES = ["dense/kernel", "dense/bias", "layers/0/scale", "layers/1/scale", "count"]
-
-
-def flat() -> dict[str, np.ndarray]:
-    leaves = [*TREE["dense"].values(), *(layer["scale"] for layer in TREE["layers"]), TREE["count"]]
-    return dict(zip(NAMES, map(np.asarray, leaves), strict=True))
 
 
 def same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:

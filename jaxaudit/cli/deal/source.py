@@ -8,10 +8,13 @@ bits, images the levels of their file, and what a reader would reduce (`load_ima
 compared by (`files.comparable`) is made when they are judged.
 """
 
+import hashlib
 import json
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -21,20 +24,24 @@ from jaxtyping import Array, Bool, Int, Key, Shaped
 
 from jaxaudit.audits.ks.by_group import MOST_PERMUTATIONS, MOST_TESTS, holdout_groups_needed, records_a_set_needed
 from jaxaudit.cli.deal import DealData, DealFlags
+from jaxaudit.cli.deal.telling import refuse_in_records, texts_with_values
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import load_told
-from jaxaudit.data import Examples, load
+from jaxaudit.cli.read_sets import group_columns, load_told, read_told, tell_of_groups
+from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.deals import RECORD, file_hash, key_as_json, record_names, record_order
 from jaxaudit.data.deals import Key as DealKey
 from jaxaudit.data.examples import Role
-from jaxaudit.data.files import TABLES, comparable
+from jaxaudit.data.files import comparable
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.labels import number_groups
-from jaxaudit.data.own_table import SourceRows, source_rows
+from jaxaudit.data.formats.registry import TABLES
+from jaxaudit.data.groups import groups_file, load_groups
+from jaxaudit.data.labels import COLUMN, number_groups
+from jaxaudit.data.own_table import SourceRows, refuse_read_otherwise, source_rows
+from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.texts import Texts
 from jaxaudit.data.tfds import file_and_split
-from jaxaudit.errors import InputError, without_folders
+from jaxaudit.errors import InputError, few, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
 from jaxaudit.metrics.score_tests import counted_deals
 from jaxaudit.metrics.usage import ALPHA
@@ -53,10 +60,10 @@ class DealSide(NamedTuple):
     groups: int
 
 
-class DealSource(NamedTuple):
+class RecordSource(NamedTuple):
     """The records to deal: `examples` as every other command reads them, and the `arrays` to write, inputs, labels and
     class names; further ones are `left_out`. `table`: the rows of a CSV or Parquet file, to be written as they stand in
-    place of arrays.
+    place of arrays, with the column of the `label` that was named. `groups`: a value a record, where there are groups.
     """
 
     examples: Examples
@@ -65,29 +72,104 @@ class DealSource(NamedTuple):
     name: str
     left_out: tuple[str, ...] = ()
     table: SourceRows | None = None
+    label: str | None = None
+    groups: Shaped[np.ndarray, " n"] | None = None
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns of a table, which are written with it; empty of anything else."""
-        return () if self.table is None else (*self.table.inputs, self.table.label)
+    def hashes(self) -> Shaped[np.ndarray, " n"]:
+        """16 bytes of each record."""
+        return self.examples.record_hashes
 
     @property
-    def words(self) -> dict[str, np.ndarray]:
-        """The columns of inputs that are words, as text, by their names."""
-        if self.table is None:
-            return {}
-        names = [name for name in self.table.inputs if name not in self.examples.titles]
-        return {name: np.array(self.table.cells[name].to_pylist()).astype(str) for name in names}
+    def copies(self) -> Shaped[np.ndarray, " n"]:
+        """16 bytes of each record as other commands compare it where no option says otherwise: images in gray."""
+        examples = self.examples
+        if is_image(examples) and examples.inputs.ndim == 4:
+            with suppress(InputError):  # numbers that no image has
+                examples = prepare_images(examples, examples.inputs.shape[1:3])
+        return examples.record_hashes.view("S16")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the record of the deal says of the source."""
+        columns = self.table and {"inputs": self.table.inputs, "label": self.table.label}
+        return {
+            "name": self.name,
+            "content_hash": self.examples.content_hash,
+            "sha256": self.path and file_hash(self.path),
+            "columns": columns,
+        }
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the names of files of sets."""
+        return self.table.suffix if self.table else ".npz"
+
+    def refuse_telling(self, units: "DealtUnits") -> None:
+        """Refuses records that tell their groups, and names that a deal gives."""
+        table = self.table
+        if self.groups is not None:
+            columns = (*table.inputs, table.label) if table else ()
+            inputs = [name for name in table.inputs if name not in self.examples.titles] if table else []
+            words = {name: np.array(table.cells[name].to_pylist()).astype(str) for name in inputs} if table else {}
+            refuse_in_records(self.groups, self.examples, columns, words)
+        if COLUMN in (*self.left_out, *(table.names if table else ())):
+            raise InputError(f"{self.name} has an array or column {COLUMN!r}, {TAKEN}.")
+
+    def as_written(self, sides: Iterable[Bool[np.ndarray, " n"]]) -> "RecordSource":
+        """The source as arrays where a side lacks a class: a reader of its table numbers those that it has."""
+        labels, classes, gaps = self.examples.labels, len(self.examples.class_names), self.examples.gaps
+        if self.table and all(len(np.unique(labels[side])) == classes for side in sides):
+            return self
+        if gaps:
+            raise InputError(
+                f"{self.name}: columns {few(map(repr, gaps))} have empty cells, which no .npz has: leave them out "
+                "(--drop), or deal a whole table of which every set gets all classes."
+            )
+        if not self.table:
+            return self
+        say(
+            f"{self.name}: not every set that was dealt has records of all {classes} classes, which a table of it "
+            "would number otherwise; so all sets are written as .npz, without names of columns"
+        )
+        return self._replace(table=None, label=None)
+
+    def writer(self, rows: Int[np.ndarray, " some"], numbers: Int[np.ndarray, " n"] | None) -> Writer:
+        """Writes these records, with the numbers of their groups, if there are any."""
+        if self.table:
+            return partial(self.table.write, self.table.part(rows, None if numbers is None else numbers[rows]))
+        arrays = {**self.arrays, **({} if numbers is None else {COLUMN: numbers})}
+        return _npz({name: array if name in CLASS_NAMES else array[rows] for name, array in arrays.items()})
+
+    def refuse_changed(self, path: Path, rows: Int[np.ndarray, " some"]) -> None:
+        """Refuses a written table that is not read as these records of the source."""
+        if self.table:
+            refuse_read_otherwise(path, self.examples.take(rows), self.label)
+
+    def challenge(self, salt: str) -> Writer:
+        """Writes a challenge: the inputs of all records in a random order, random names, and class names. It has no
+        labels, which outputs do not need, no groups, and no further array: each could tell which set a record is of.
+        """
+        order = record_order(salt, len(self.examples))
+        names = np.array(record_names(salt, len(order)))
+        if self.table:
+            return partial(self.table.write, self.table.challenge(order, RECORD, names))
+        class_names = {name: self.arrays[name] for name in CLASS_NAMES if name in self.arrays}
+        return _npz({RECORD: names, INPUTS: self.arrays[INPUTS][order], **class_names})
 
 
-def read_source(options: DealData, groups: str | None) -> DealSource:
+TAKEN = f"the name of the groups of a deal: deal by it (--groups {COLUMN}), or rename it"
+
+
+def read_source(options: DealData) -> RecordSource:
     """The records, and the arrays that hold them: as they are stored, or of 64 bits where they are text."""
+    data, groups = options.data, next(iter(group_columns(options.names_of_groups)), None)
     if groups is not None and role_of(groups) is not None:
         raise InputError(
             f"{options.flag_of_groups} {groups} is the name of inputs or labels, which are shared with the records; "
             "copy the groups to an array or column of another name, or to a file."
         )
-    data = options.data
+    # A column with groups is no input, and its values are not written: the files are shared.
     columns = [] if groups is None else [groups]
     stored = load_told(data, options, groups=columns, exact=True, gaps=True)
     examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
@@ -105,12 +187,15 @@ def read_source(options: DealData, groups: str | None) -> DealSource:
         # The reader of groups also takes names that differ in case or hyphens.
         further = [array for array in archive.names if groups is None or named_in([array], groups, "") is None]
         left_out = tuple(array for array in further if array not in (*pairs[""], *arrays, groups))
-        return DealSource(examples, arrays, file, name, left_out)
-    arrays = {INPUTS: stored.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
-    table = None
-    if file is not None and file.suffix.lower() in TABLES:
-        table = source_rows(file, label=options.label, drop=options.drop, groups=columns)
-    return DealSource(examples, arrays, file, name, table=table)
+        source = RecordSource(examples, arrays, file, name, left_out)
+    else:
+        arrays = {INPUTS: stored.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
+        source = RecordSource(examples, arrays, file, name)
+        if file is not None and file.suffix.lower() in TABLES:
+            source = source._replace(label=options.label, table=source_rows(file, **how))
+    if options.names_of_groups is None:
+        return source
+    return source._replace(groups=load_groups(options.names_of_groups, data, len(examples), "data"))
 
 
 def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str]) -> None:
@@ -126,16 +211,93 @@ def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str]) -> 
     )
 
 
-def has_all_classes(source: DealSource, sides: Iterable[Bool[np.ndarray, " n"]]) -> bool:
-    """Whether each side has records of all classes, which a reader of its table numbers by those that it has."""
-    labels, classes = source.examples.labels, len(source.examples.class_names)
-    lacking = source.table is not None and any(len(np.unique(labels[side])) < classes for side in sides)
-    if lacking:
-        say(
-            f"{source.name}: not every set that was dealt has records of all {classes} classes, which a table of it "
-            "would number otherwise; so all sets are written as .npz, without names of columns"
+def _npz(arrays: Mapping[str, np.ndarray]) -> Writer:
+    """Writes arrays as a .npz: the same arrays, the same bytes."""
+
+    def save(file: IO[bytes]) -> None:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in arrays.items():
+                # Without a date of its own a member is of 1980.
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+
+    return save
+
+
+class TextSource(NamedTuple):
+    """The texts to deal, as lines with the keys of their texts alone, as `RecordSource` has other records."""
+
+    texts: Texts
+    path: Path
+    hashes: Shaped[np.ndarray, " n"]
+    left_out: tuple[str, ...]
+    groups: Int[np.ndarray, " n"] | None = None
+    label: None = None
+    suffix: str = ".jsonl"
+
+    @property
+    def name(self) -> str:
+        return self.texts.source
+
+    @property
+    def copies(self) -> Shaped[np.ndarray, " n"]:
+        """`hashes`: equal texts are copies."""
+        return self.hashes
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        content = hashlib.blake2b(self.hashes.tobytes(), digest_size=16).hexdigest()
+        return {"name": self.name, "content_hash": f"blake2b:{content}", "sha256": file_hash(self.path)}
+
+    def refuse_telling(self, units: "DealtUnits") -> None:
+        if units.written and COLUMN in self.left_out:
+            raise InputError(f"{self.name} has a key {COLUMN!r}, {TAKEN}.")
+
+    def as_written(self, sides: Iterable[Bool[np.ndarray, " n"]]) -> "TextSource":
+        return self
+
+    def writer(self, rows: Int[np.ndarray, " some"], numbers: Int[np.ndarray, " n"] | None) -> Writer:
+        def save(file: IO[bytes]) -> None:
+            for row in rows.tolist():
+                line = {name: value for name, value in self.texts.object(row).items() if name in self.texts.keys}
+                if numbers is not None:
+                    line[COLUMN] = int(numbers[row])
+                file.write(msgspec.json.encode(line) + b"\n")
+
+        return save
+
+    def refuse_changed(self, path: Path, rows: Int[np.ndarray, " some"]) -> None:
+        """Lines are written as they were read."""
+
+
+def read_text_source(options: DealData) -> TextSource:
+    """The texts; says on stderr if they, which nobody can leave out, have the groups' values or other names of them."""
+    groups, path = options.names_of_groups, expanded(options.data)
+    texts = read_told(path)
+    pairs = zip(texts.prompts, texts.answers, strict=True)
+    digests = [hashlib.blake2b(json.dumps(pair).encode(), digest_size=16).digest() for pair in pairs]
+    left_out = {key for line in texts.objects() for key in line}.difference((groups, *texts.keys))
+    source = TextSource(texts, path, np.array(digests, "S16"), tuple(sorted(left_out)))
+    if groups is None:
+        tell_of_groups([texts])
+        return source
+    if groups_file(groups) is not None:
+        values = load_groups(groups, str(path), len(texts.lines), "data").tolist()
+    else:
+        values = None if groups in texts.keys else texts.column(groups)
+    if values is None:
+        trouble = "is a text of the records" if groups in texts.keys else "is neither a file nor a key of the lines"
+        raise InputError(
+            f"{options.flag_of_groups} {groups} {trouble}; name the key of what records have in common, such as author."
         )
-    return not lacking
+    telling = sorted(texts_with_values(values, texts))
+    if telling:
+        say(
+            f"{texts.source}: the texts themselves ({', '.join(telling)}) tell whose they are: they have the "
+            "values of the groups, or one text for each group, and are shared"
+        )
+    numbers: dict[str | int, int] = {}
+    return source._replace(groups=np.array([numbers.setdefault(value, len(numbers)) for value in values]))
 
 
 NUMBERS = 2**53
@@ -245,175 +407,6 @@ def single_groups(units: DealtUnits, rows: Mapping[str, np.ndarray]) -> tuple[tu
     return (*ONE_EACH, *(lines if enough else ())), enough
 
 
-ROWS = 4096
-ADVICE = "which are shared with the records, so they would tell whose each record is"
-
-
-def texts_with_values(groups: Sequence[str | int], texts: Texts) -> list[str]:
-    """The keys of texts that have the groups' values line by line, or one that is no number in any line; or that are
-    other names of groups with several records: one text for each group.
-    """
-    words = [str(value).strip().lower() for value in groups]
-    names = {word for word in words if _numbers(np.array([word])) is None}
-    lines = [{key: _as_text(bytes(line[key])) for key in texts.keys if key in line} for line in texts.objects()]
-
-    def tells(key: str) -> bool:
-        pairs = [(word, line[key]) for word, line in zip(words, lines, strict=True) if key in line]
-        distinct = set(pairs)
-        return bool(pairs) and (
-            all(_within(word, text) for word, text in pairs)
-            or any(text in names for _, text in pairs)
-            # Where each record is a group of its own, any texts that differ would be names of the groups.
-            or len(words) == len(pairs) > len(set(words)) == len(distinct) == len({text for _, text in distinct})
-        )
-
-    return [key for key in texts.keys if tells(key)]
-
-
-def _as_text(value: bytes) -> str:
-    """A JSON value as a text: a string without its escapes, anything else as it is written."""
-    with suppress(msgspec.MsgspecError, RecursionError):
-        decoded = msgspec.json.decode(value)
-        return (decoded if isinstance(decoded, str) else json.dumps(decoded, ensure_ascii=False)).strip().lower()
-    return value.decode(errors="replace").strip().lower()
-
-
-def refuse_in_records(
-    groups: Shaped[np.ndarray, " n"],
-    examples: Examples,
-    columns: Sequence[str],
-    words: Mapping[str, Shaped[np.ndarray, " n"]],
-) -> None:
-    """Refuses inputs, labels, class names and names of columns that have values of the groups: nobody can leave these
-    out. `words` are the inputs that are words, by the names of their columns.
-    """
-    classes = np.array(examples.class_names)
-    # Where each record is a group of its own, any column with another value in each would be a name of them.
-    shared = len(np.unique(groups)) < len(groups)
-
-    def places_in(array: np.ndarray, records: slice | np.ndarray = slice(None)) -> list[int]:
-        return _columns_with(groups[records], array) or (_other_names(groups[records], array) if shared else [])
-
-    places = places_in(examples.inputs) if examples.inputs.ndim == 2 else []
-    for place in np.flatnonzero(np.isnan(examples.inputs).any(axis=0)) if examples.gaps else ():
-        full = ~np.isnan(examples.inputs[:, place])
-        # Of few cells each may have another value by chance.
-        places += [place] if 2 * full.sum() > len(full) and places_in(examples.inputs[full, place], full) else []
-    names = [name for name, column in words.items() if places_in(column)]
-    names += [examples.titles[place] if examples.titles else "" for place in places]
-    if names:
-        column_name = repr(names[0][:40]) if names[0] else f"{places[0] + 1} of the inputs"
-        raise InputError(
-            f"{examples.name}: column {column_name} has the values of the groups row by row, or one "
-            "value for each group, and would be shared. Leave it out (--drop, of a table), or give other groups."
-        )
-    if (
-        _columns_with(groups, examples.labels)
-        or np.array_equal(_words(classes[examples.labels]), _words(groups))
-        or (shared and _other_names(groups, examples.labels))
-    ):
-        raise InputError(
-            f"{examples.name}: its labels are the values of the groups, or other names of them, {ADVICE}. Are these "
-            "the right groups?"
-        )
-    if _names_in(groups, np.array(columns, str)):
-        raise InputError(
-            f"{examples.name}: names of its columns are values of the groups, {ADVICE}. Name the columns otherwise."
-        )
-    if _names_in(groups, classes):
-        raise InputError(
-            f"{examples.name}: its class names have values of the groups, {ADVICE}. Name the classes or the groups "
-            "otherwise."
-        )
-
-
-def _columns_with(groups: np.ndarray, array: np.ndarray) -> list[int]:
-    """The columns of an array that have the groups' values row by row."""
-    if array.shape[:1] != groups.shape or not len(array):
-        return []
-    columns = array.reshape(len(array), -1)
-    if columns.dtype.kind in "SU":
-        return [place for place, column in enumerate(columns.T) if all(map(_within, _words(groups), _words(column)))]
-    numbers = _numbers(groups)
-    if numbers is None:
-        return []
-    # As coarse as what they are compared with: inputs are of 32 bits.
-    numbers = numbers.astype(columns.dtype) if columns.dtype.kind == "f" else numbers
-    return [int(place) for place in np.flatnonzero(columns[0] == numbers[0]) if (columns[:, place] == numbers).all()]
-
-
-def _other_names(groups: np.ndarray, array: np.ndarray) -> list[int]:
-    """The columns of whole numbers or texts that have one value for each group, and another one for each other."""
-    if array.shape[:1] != groups.shape or not len(array) or array.dtype.kind not in "biufSU":
-        return []
-    columns = array.reshape(len(array), -1)
-    first, numbers = np.unique(groups, return_index=True, return_inverse=True)[1:]
-    candidates = np.arange(columns.shape[1])
-    for start in range(0, len(columns), ROWS):
-        rows = slice(start, start + ROWS)
-        candidates = candidates[
-            (columns[rows, candidates] == columns[first[numbers[rows], None], candidates]).all(axis=0)
-        ]
-        if not len(candidates):
-            return []
-    values = columns[first][:, candidates]
-    whole = (values == np.rint(values)).all(axis=0) if values.dtype.kind == "f" else np.ones(len(candidates), bool)
-    return [
-        int(place)
-        for place, one, column in zip(candidates, whole, values.T, strict=True)
-        if one and len(np.unique(column)) == len(column)
-    ]
-
-
-def _names_in(groups: np.ndarray, array: np.ndarray) -> bool:
-    """Whether a text of the array is a value of the groups that is no number: numbers are the same by chance."""
-    if array.dtype.kind not in "SU" or groups.dtype.kind not in "SU":
-        return False
-    names = [value for value in np.unique(_words(groups)) if _numbers(np.array([value])) is None]
-    return bool(np.isin(_words(array), names).any())
-
-
-def _within(value: str, text: str) -> bool:
-    """Whether a value stands in a text, but no number within a longer one."""
-    start = text.find(value)
-    while start >= 0:
-        before, after = text[:start][-1:], text[start + len(value) :][:1]
-        longer = (before.isdigit() and value[:1].isdigit()) or (after.isdigit() and value[-1:].isdigit())
-        if not longer:
-            return True
-        start = text.find(value, start + 1)
-    return False
-
-
-def _words(array: np.ndarray) -> np.ndarray:
-    """The values as text, in small letters."""
-    text = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array.astype(str)
-    return np.char.strip(np.char.lower(text))
-
-
-def _numbers(values: np.ndarray) -> np.ndarray | None:
-    """The values as numbers; None where one is none."""
-    try:
-        return values if values.dtype.kind in "iu" else values.astype(np.float64)
-    except ValueError:
-        return None
-
-
-def challenge_arrays(
-    sides: Mapping[str, DealSide], arrays: Mapping[str, np.ndarray], salt: str
-) -> tuple[dict[str, np.ndarray], dict[Role, list[int]]]:
-    """The arrays of a challenge, and the rows in it of the records of each side.
-
-    It has the inputs of all records in a random order, random names, and class names. It has no labels, which outputs
-    do not need, no groups, and no further array: each could tell which set a record is of.
-    """
-    records = arrays[INPUTS]
-    order = record_order(salt, len(records))
-    class_names = {name: arrays[name] for name in CLASS_NAMES if name in arrays}
-    challenge_file = {RECORD: np.array(record_names(salt, len(order))), INPUTS: records[order], **class_names}
-    return challenge_file, {Role(name): np.argsort(order)[side.rows].tolist() for name, side in sides.items()}
-
-
 def home_writer(numbers: Sequence[int]) -> Writer:
     """Writes which records of the source, from 1, each random number stands for. Two people who share a copy are one
     group: all of its records are there, so that nobody is taken for another one.
@@ -430,14 +423,22 @@ def home_writer(numbers: Sequence[int]) -> Writer:
 
 
 def key_writer(
-    out: Path, names: list[str], salt: str, seed: int, whole: bool, rows: dict[Role, list[int]], label: str | None
+    out: Path,
+    names: list[str],
+    salt: str,
+    seed: int,
+    units: DealtUnits,
+    sides: Mapping[str, DealSide],
+    label: str | None,
 ) -> Writer:
     """Writes the key of a blind deal, which says which record is in which role. The files `names` in `out` are written
     before: the key has their hashes.
     """
+    places = np.argsort(record_order(salt, len(units.of_record)))
+    rows = {Role(name): places[side.rows].tolist() for name, side in sides.items()}
 
     def save(file: IO[bytes]) -> None:
         files = {name: file_hash(out / name) for name in names}
-        file.write(key_as_json(DealKey(salt=salt, seed=seed, groups=whole, label=label, files=files, rows=rows)))
+        file.write(key_as_json(DealKey(salt=salt, seed=seed, groups=units.whole, label=label, files=files, rows=rows)))
 
     return save

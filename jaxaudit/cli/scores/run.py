@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -255,9 +255,7 @@ def join_logs(options: OpenUnlearningOptions) -> Summary:
 
 def join_samples(options: LMEvalOptions) -> Summary:
     """Writes one table of the samples of lm-evaluation-harness of all models."""
-    named_tasks: dict[Set, str | None] = {"query": options.query, "holdout": options.holdout}
-    named_tasks["members"] = options.members
-    tasks: dict[Set, str] = {of: task for of, task in named_tasks.items() if task is not None}
+    tasks: dict[Set, str] = {of: task for of in get_args(Set) if (task := getattr(options, of)) is not None}
     if len({*tasks.values()}) < len(tasks):
         raise InputError("one task is given as two sets: a copy of a record hides use. Give each set its own task.")
     return _joined(options, lambda folder: read_samples(folder, tasks))

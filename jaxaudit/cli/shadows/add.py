@@ -275,12 +275,15 @@ def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -
     left = np.setdiff1d(np.arange(records), holdout)
     query = left if query_rows is None else chosen_rows(query_rows, records, "--query-rows")
     common_count = len(np.intersect1d(query, holdout))
-    if common_count:
-        raise InputError(
-            f"--query-rows and --holdout-rows have {common_count} records in common; a record is of one set."
-        )
-    if not len(query):
-        raise InputError(f"--holdout-rows names all {records} records, so there is no query set.")
+    for trouble, wrong in (
+        (
+            f"--query-rows and --holdout-rows have {common_count} records in common; a record is of one set",
+            common_count,
+        ),
+        (f"--holdout-rows names all {records} records, so there is no query set", not len(query)),
+    ):
+        if wrong:
+            raise InputError(f"{trouble}.")
     rest = np.setdiff1d(left, query)
     counts = Counts(query=len(query), holdout=len(holdout), calibration=len(rest))
     return np.concatenate([query, holdout, rest]), counts

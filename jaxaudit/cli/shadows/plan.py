@@ -200,16 +200,14 @@ def deal_bank(key: Key[Array, ""], sets: BankSets, description: Description, coi
 
 def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
     """Refuses to write a plan into a bank that was planned `earlier` with other data or options, or for more models."""
-    if earlier is None:
-        return
-    ours, earlier_facts = _facts(planned), _facts(earlier)
-    differing = [name for name in ours if ours[name] != earlier_facts[name]]
+    ours, earlier_facts = _facts(planned), {} if earlier is None else _facts(earlier)
+    differing = [name for name in earlier_facts if ours[name] != earlier_facts[name]]
     if differing:
         raise InputError(
             f"--out {out} is a bank with other {', '.join(differing)}, as its {DESCRIPTION} says; repeat its own "
             "command, or name a new directory (nothing was changed)."
         )
-    if earlier.models > planned.models:
+    if earlier is not None and earlier.models > planned.models:
         raise InputError(
             f"--out {out} is a bank of {earlier.models} models, and a bank only grows: give --models {earlier.models} "
             "or more (nothing was changed)."
@@ -284,21 +282,20 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         read_examples, data=replace(data, label=sets_named.label), groups=columns, gaps=True
     )
     examples_by_role = names.map(lambda _, name: read(name))
-    query, held = examples_by_role[Role.QUERY], examples_by_role.get(Role.HOLDOUT)
-    other = examples_by_role.get(Role.CALIBRATION)
+    query = examples_by_role[Role.QUERY]
     if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
     groups = groups_of_sets(data.groups, names, examples_by_role.map(lambda _, examples: len(examples)))
-    query = replace(query, groups=groups.get(Role.QUERY))
-    held = None if held is None else replace(held, groups=groups.get(Role.HOLDOUT))
-    holdout = None if held is None else align_dealt(query, held)
-    calibration = None if other is None else align_classes(query, other)
+    sets = examples_by_role.map(lambda role, examples: replace(examples, groups=groups.get(role)))
+    query = sets[Role.QUERY]
+    # Hashes are of the files; inputs and labels have the columns and the classes of the query set in its order.
+    align = {Role.QUERY: lambda _, examples: examples, Role.HOLDOUT: align_dealt, Role.CALIBRATION: align_classes}
+    aligned = sets.map(lambda role, examples: align[role](query, examples))
     if not data.drop_overlap:
-        if calibration is not None:
-            refuse_held(query, calibration, "query set", of=CALIBRATION)
-        advice = "deal copies together, as `jaxaudit deal` does, or leave them out (--drop-overlap)"
-        refuse_shared(Sets(query=query, holdout=holdout, calibration=calibration), advice)
-    dropped = _copies(query, holdout, calibration)
+        if Role.CALIBRATION in aligned:
+            refuse_held(query, aligned[Role.CALIBRATION], "query set", of=CALIBRATION)
+        refuse_shared(aligned, "deal copies together, as `jaxaudit deal` does, or leave them out (--drop-overlap)")
+    dropped = _copies(aligned)
     if dropped.any() and not data.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
@@ -307,9 +304,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")
-    # Hashes are of the files; inputs and labels have the columns and the classes of the query set in its order.
-    sets, aligned = Sets(query=query, holdout=held, calibration=other), (query, holdout, calibration)
-    used = [examples for examples in aligned if examples is not None]
+    used = [aligned[role] for role in map(Role, Sizes._fields) if role in aligned]
     return BankSets(
         tuple(examples.inputs for examples in used),
         query.class_names,
@@ -318,7 +313,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         np.concatenate([examples.labels for examples in used]).astype(np.int32),
         dropped,
         groups,
-        None if holdout is None else _sampled_alike(key, query, holdout, dropped),
+        _sampled_alike(key, query, aligned[Role.HOLDOUT], dropped) if Role.HOLDOUT in aligned else None,
         columns_as_read(used),
         None if data.id is None else _ids(data.id, names, sets),
         gaps_of(used),
@@ -390,35 +385,29 @@ def _sampled_alike(
     return SampledAlike(**{name: value for name, value in alikeness._asdict().items() if name != "difficulty"})
 
 
-def _copies(query: Examples, holdout: Examples | None, calibration: Examples | None) -> Bool[np.ndarray, " n"]:
+def _copies(sets: Sets[Examples]) -> Bool[np.ndarray, " n"]:
     """Records to drop, because their membership would not determine whether a model was trained on their content.
 
     In query set and holdout: every record with a copy in either that is not kept together with it. These do not depend
     on the random split, so the remaining records are still split at random (`without_copies`). In the calibration set:
     copies of a query or holdout record, and all but the first of equal records.
     """
-    for other in (holdout, calibration):
-        if other is not None:
-            # Rejects sets whose records could not be equal because they were stored in different forms.
-            find_overlap(query, other.take(slice(1)))
-    record_hashes = _hashes(query, holdout)
-    groups = [part.groups for part in (query, holdout) if part is not None and part.groups is not None]
+    for other in sets.values():
+        # Rejects sets whose records could not be equal because they were stored in different forms.
+        find_overlap(sets[Role.QUERY], other.take(slice(1)))
+    dealt_sets = sets.only(Role.QUERY, Role.HOLDOUT)
+    record_hashes = np.concatenate([examples.record_hashes.view("S16") for examples in dealt_sets.values()])
+    groups = [examples.groups for examples in dealt_sets.values() if examples.groups is not None]
     units = np.concatenate(groups) if groups else np.arange(len(record_hashes))
     _, index = np.unique(record_hashes, return_inverse=True)
     first, last = np.full(index.max() + 1, len(units)), np.full(index.max() + 1, -1)
     np.minimum.at(first, index, units)
     np.maximum.at(last, index, units)
     apart = first[index] != last[index]
-    if calibration is None:
+    if Role.CALIBRATION not in sets:
         return apart
-    calibration_hashes = _hashes(calibration, None)
+    calibration_hashes = sets[Role.CALIBRATION].record_hashes.view("S16")
     _, earliest = np.unique(calibration_hashes, return_index=True)
     again = np.ones(len(calibration_hashes), bool)
     again[earliest] = False
     return np.concatenate([apart, again | np.isin(calibration_hashes, record_hashes)])
-
-
-def _hashes(first: Examples, second: Examples | None) -> Shaped[np.ndarray, " n"]:
-    """Hashes as byte strings, which NumPy sorts quickly."""
-    parts = [examples.record_hashes for examples in (first, second) if examples is not None]
-    return np.concatenate(parts).view("S16")

@@ -1,6 +1,5 @@
 """Runs `jaxaudit shadows train`: plans a bank and trains its models, or the missing ones."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -93,11 +92,8 @@ def prepare(options: TrainOptions) -> Job[Bank]:
         recipe=_in_words(options, source),
         models_per_batch=number,
         form=form_of(learner),
-        device=_and("" if earlier is None else earlier.device, f"{device.platform}: {device.device_kind}"),
-        versions={
-            name: _and("" if earlier is None else earlier.versions.get(name, ""), version)
-            for name, version in _here().items()
-        },
+        device=_and(earlier and earlier.device, f"{device.platform}: {device.device_kind}"),
+        versions={name: _and(earlier and earlier.versions.get(name), version(name)) for name in PACKAGES},
     )
     arrays = deal_bank(key, sets, description, options.data.coins)
     refuse_other(out, earlier, description)
@@ -146,13 +142,9 @@ def _models_per_batch(requested: int | None, earlier: Description | None, done: 
     return earlier_number
 
 
-def _here() -> Mapping[str, str]:
-    return {name: version(name) for name in PACKAGES}
-
-
-def _and(earlier_versions: str, current_versions: str) -> str:
+def _and(earlier: str | None, current: str) -> str:
     """The distinct devices, or versions, with which the models of a bank are trained."""
-    return ", ".join(dict.fromkeys([*(earlier_versions.split(", ") if earlier_versions else []), current_versions]))
+    return ", ".join(dict.fromkeys([*(earlier.split(", ") if earlier else []), current]))
 
 
 def _filled(options: TrainOptions, query: Examples) -> TrainOptions:

@@ -214,7 +214,7 @@ def load_into(path: Path | OutputsPlace, description: Description, of: str | Non
         # Imported here because pyarrow takes a tenth of a second.
         from jaxaudit.data.scores.table import target_on
 
-        expected = Expected(description.records, 1, None, of or "bank")
+        expected = Expected(description.records, 1, of or "bank")
         likely = description.outputs == "log_likelihood"
         direction = 1 if likely or description.direction == "higher" else -1
         values = (

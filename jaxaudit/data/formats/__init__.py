@@ -1,4 +1,4 @@
-"""Readers of kinds of files, a module each.
+"""Readers of kinds of files, a module each; `registry.py` has a row a format of records.
 
 Untrusted input. Bounds follow from who hands a file over (`SECURITY.md`). What another party gives (outputs, banks,
 runs, weights) is bounded before anything is allocated: by the file's length, by what the shape at hand can need, and by

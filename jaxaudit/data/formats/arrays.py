@@ -4,6 +4,7 @@ import io
 import math
 import os
 import struct
+import sys
 import zipfile
 from collections.abc import Callable
 from io import BufferedReader
@@ -46,7 +47,7 @@ class StoredArray:
         start: int = 0,
         length: int | None = None,
         *,
-        max_bytes: int | None = None,
+        max_bytes: int = sys.maxsize,
         links: bool = False,
     ) -> None:
         self.path, self._links = path, links
@@ -226,7 +227,7 @@ def _of_characters(array: np.ndarray, source: str) -> np.ndarray:
     return array
 
 
-def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int | None) -> ArrayHeader:
+def _checked_header(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int) -> ArrayHeader:
     """The header of an array of plain numbers or text that `length` bytes can hold."""
     with parsing(f"{source}: is not a NumPy array file", "save it with np.save."):
         header = _read_header(stream)

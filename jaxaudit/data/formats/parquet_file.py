@@ -12,8 +12,8 @@ kilobytes may be made. Footer and headers are Thrift structs in the compact prot
 https://github.com/apache/parquet-format and thrift-compact-protocol.md of Apache Thrift."""
 
 import json
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,10 @@ CELL = 16
 ROWS = 1 << 16
 """The most rows that are decoded together."""
 ADVICE = "keep fewer rows or columns"
+IS_WHOLE = (
+    "was it copied in full? Texts that are stored as differences (DELTA_BYTE_ARRAY) are not read: "
+    "pandas.read_parquet(FILE).to_parquet(FILE) stores them otherwise."
+)
 LONGEST, MOST = 1 << 24, 1 << 22
 """Bytes of a text of the footer, and entries of a list there."""
 
@@ -43,20 +47,13 @@ LONGEST, MOST = 1 << 24, 1 << 22
 def opened_parquet(path: Path) -> Iterator[tuple[parquet.ParquetFile, BufferedReader]]:
     """A Parquet file, its texts as dictionaries, and its bytes; whatever reading it raises is an InputError."""
     # A stream, because pyarrow does not accept a path that is not UTF-8.
-    with open_data(path) as stream, reading_parquet(path):
+    complaint = f"{path}: is not a readable Parquet file"
+    with open_data(path) as stream, parsing(complaint, IS_WHOLE):
         limits = {"thrift_string_size_limit": LONGEST, "thrift_container_size_limit": MOST, "pre_buffer": False}
         schema = parquet.ParquetFile(stream, **limits).schema_arrow
         texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if is_text(kind)]
         with parquet.ParquetFile(stream, read_dictionary=texts, **limits) as file:
             yield file, stream
-
-
-def reading_parquet(path: Path) -> AbstractContextManager[None]:
-    return parsing(
-        f"{path}: is not a readable Parquet file",
-        "was it copied in full? Texts that are stored as differences (DELTA_BYTE_ARRAY) are not read: "
-        "pandas.read_parquet(FILE).to_parquet(FILE) stores them otherwise.",
-    )
 
 
 def parquet_names(path: Path) -> list[str]:
@@ -179,13 +176,6 @@ def has_dealt_groups(table: TextTable) -> bool:
         return False
     numbers = float_cells(table.columns[table.header.index(COLUMN)], table.decimal)
     return numbers is not None and are_dealt(numbers)
-
-
-def without_dealt_groups(table: TextTable, needed_names: Collection[str]) -> tuple[TextTable, tuple[str, ...]]:
-    """The table without the groups that `deal` wrote, unless they are needed, and a note: they are no input."""
-    if COLUMN in needed_names or not has_dealt_groups(table):
-        return table, ()
-    return table.without([COLUMN]), (f"column {COLUMN!r} has the groups that `jaxaudit deal` wrote and is left out",)
 
 
 MAGIC = b"PAR1"

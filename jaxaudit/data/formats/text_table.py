@@ -172,9 +172,9 @@ def _cells(text: str, delimiter: str) -> list[list[str]]:
     return lines_read
 
 
-def write_table(table: pa.Table, file: IO[bytes], delimiter: str | None) -> None:
-    """Writes cells delimited so, or, with None, a Parquet file; pyarrow would quote every text in CSV."""
-    if delimiter is None:
+def write_table(table: pa.Table, file: IO[bytes], delimiter: str) -> None:
+    """Writes cells delimited so, or, with none, a Parquet file; pyarrow would quote every text in CSV."""
+    if not delimiter:
         parquet.write_table(table, file)
         return
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)

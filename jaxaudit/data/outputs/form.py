@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxaudit.data.examples import Role
-from jaxaudit.data.files import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
+from jaxaudit.data.formats.registry import TABLES
 from jaxaudit.data.labels import as_number, counting
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.outputs.checks import ONE_ARRAY
@@ -61,21 +61,27 @@ def as_place(path: str | Path | OutputsPlace) -> OutputsPlace:
 
 
 class Expected(NamedTuple):
-    """The set that outputs must fit: its numbers of records and classes, the class names, and its name in messages.
+    """The set that outputs must fit: its number of records, its classes by name or their number, and its name in
+    messages.
 
     `records` are the names of its records in order, if they are known: a file that names its records is read by them.
     """
 
     rows: int
-    classes: int
-    class_names: Sequence[str] | None
+    of_classes: int | Sequence[str]
     of: str
     records: Sequence[str] | None = None
 
     @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.of_classes if isinstance(self.of_classes, int) else len(self.of_classes)
+
+    @property
     def names(self) -> list[str]:
         """The names of the classes, in their order."""
-        return list(self.class_names or map(str, range(self.classes)))
+        classes = self.of_classes
+        return [*map(str, range(classes) if isinstance(classes, int) else classes)]
 
     @property
     def headers(self) -> list[list[str]]:

@@ -158,7 +158,7 @@ def load_outputs(
     """
     place = as_place(path)
     source = place.name
-    expected = _expected(classes, rows, of, records)
+    expected = Expected(rows, classes, of, records)
     read = read_outputs(place, expected)
     is_text = place.path.suffix.lower() == ".csv"
     return _as_outputs(read, expected, kind, source, "text" if is_text else read.values.dtype.name)
@@ -177,7 +177,7 @@ def outputs_of(
     >>> outputs_of(np.array([[0.9, 0.1], [0.2, 0.8]]), ["cat", "dog"], 2, name="mine").kind
     'probabilities'
     """
-    expected = _expected(classes, rows, of)
+    expected = Expected(rows, classes, of)
     if hasattr(values, "columns"):
         values = _by_class(values, expected, name)
     return _as_outputs(columns_of_array(np.array(values), None, expected, name), expected, kind, name)
@@ -198,12 +198,6 @@ def _by_class(frame: Any, expected: Expected, name: str) -> np.ndarray:
         f"{name}: {trouble}; give a column a class, named after it ({', '.join(expected.names)[:200]}), or an array "
         "with the classes in this order."
     )
-
-
-def _expected(classes: int | Sequence[str], rows: int, of: str, records: Sequence[str] | None = None) -> Expected:
-    if isinstance(classes, int):
-        return Expected(rows, classes, None, of, records)
-    return Expected(rows, len(classes), [str(name) for name in classes], of, records)
 
 
 def _as_outputs(read: OutputColumns, expected: Expected, kind: Kind, source: str, dtype: str | None = None) -> Outputs:

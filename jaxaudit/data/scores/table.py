@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.files import TABLES
+from jaxaudit.data.formats.registry import TABLES
 from jaxaudit.data.labels import MISSING
 from jaxaudit.data.outputs.form import titles_of
 from jaxaudit.data.paths import whole_file
@@ -336,7 +336,7 @@ def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) 
     table = pa.table({name: _cells(values) for name, values in columns.items()})
     try:
         with whole_file(path) as file:
-            write_table(table, file, "," if path.suffix.lower() == ".csv" else None)
+            write_table(table, file, "," if path.suffix.lower() == ".csv" else "")
     except OSError as error:
         raise InputError(
             f"`out` {path} cannot be written ({error.strerror or error}); free space there, or name another file."

@@ -58,7 +58,6 @@ from .ks.taught import learners_of as learners_of
 from .ks.taught import taught_difficulty as taught_difficulty
 from .ks.tests_of_use.rho import samples_of_rho as samples_of_rho
 from .ks.tests_of_use.test import TRUSTED as TRUSTED
-from .ks.tests_of_use.test import Lack as Lack
 from .ks.tests_of_use.test import judgement_of_use as judgement_of_use
 from .ks.train import EFFORTS as EFFORTS
 from .ks.train import FEWEST as FEWEST

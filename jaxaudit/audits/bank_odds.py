@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float, Float32
 from scipy import special
 
 from jaxaudit.data.bank.bank import Bank
@@ -29,8 +29,11 @@ from jaxaudit.data.outputs.kinds import (
     step_near,
 )
 from jaxaudit.data.outputs.outputs import Outputs, logit_step, match_logits, match_precision
+from jaxaudit.metrics.arrays import Integers, Numbers
 from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
+AnyOdds = Float[np.ndarray, "*any"]
+StoredOutputs = Float[np.ndarray, "n views values"]
 BLOCK = 1 << 19
 """Number of values that are converted at a time."""
 FINEST = 103.0
@@ -64,7 +67,7 @@ class ModelOutputs(NamedTuple):
             return _mean_of_views(self.by_view).astype(np.float32)
 
 
-def model_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views values"] | None = None) -> ModelOutputs:
+def model_outputs(bank: Bank, model: int, values: StoredOutputs | None = None) -> ModelOutputs:
     """The outputs of one model of a bank, read from its file unless the values are given."""
     outputs = as_model_outputs(bank, bank.outputs(model) if values is None else values)
     if bank.correct is None:
@@ -72,7 +75,7 @@ def model_outputs(bank: Bank, model: int, values: Float[np.ndarray, "n views val
     return outputs._replace(correct=np.where(bank.dropped, np.nan, bank.correct[model] > 0).astype(np.float32))
 
 
-def as_model_outputs(bank: Bank, values: Float[np.ndarray, "n views values"]) -> ModelOutputs:
+def as_model_outputs(bank: Bank, values: StoredOutputs) -> ModelOutputs:
     labels = np.where(bank.dropped, 0, bank.labels)
     odds, correct = np.empty(values.shape[:2]), np.empty(len(values), np.float32)
     for part in _parts(values):
@@ -82,9 +85,7 @@ def as_model_outputs(bank: Bank, values: Float[np.ndarray, "n views values"]) ->
     return ModelOutputs(odds, correct)
 
 
-def as_logits(
-    bank: Bank, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
-) -> Float[np.ndarray, "n classes"]:
+def as_logits(bank: Bank, values: StoredOutputs, labels: Integers) -> Float[np.ndarray, "n classes"]:
     """A row of logits for each record: of its class the mean log-odds over views, cut at 20 nats."""
     logits = np.empty((len(values), values.shape[2]))
     own_class = np.arange(values.shape[2]) == labels[:, None]
@@ -109,13 +110,11 @@ def _parts(values: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + rows) for start in range(0, len(values), rows))
 
 
-def _mean_of_views(odds: Float[np.ndarray, "n views"]) -> Float[np.ndarray, " n"]:
+def _mean_of_views(odds: Float[np.ndarray, "n views"]) -> Numbers:
     return odds[:, 0] if odds.shape[1] == 1 else cut(odds).mean(axis=1)
 
 
-def log_odds_of(
-    kind: Kind, values: Float[np.ndarray, "n views values"], labels: Int[np.ndarray, " n"]
-) -> Float[np.ndarray, "views n"]:
+def log_odds_of(kind: Kind, values: StoredOutputs, labels: Integers) -> Float[np.ndarray, "views n"]:
     """The log-odds (nats) of each record's own class in each view, cut at +-`LARGEST` of their kind; scores as they
     are.
     """
@@ -183,7 +182,7 @@ def _of_class(kind: Kind, values: np.ndarray, labels: np.ndarray) -> tuple[np.nd
     return log_odds(values.transpose(1, 0, 2), labels).T, hits
 
 
-Coarsening = Callable[[Float[np.ndarray, "*any"]], Float[np.ndarray, "*any"]]
+Coarsening = Callable[[AnyOdds], AnyOdds]
 """Log-odds (nats) in, the same at another resolution out."""
 SEEN = 1 << 16
 """Sample size: numbers of a file from which its resolution is found."""
@@ -202,7 +201,7 @@ def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
     return lambda odds: rounded(special.expit(odds.astype(np.float64)).astype(np.float32), grids)
 
 
-def rounded(confidences: Float[np.ndarray, "*any"], grids: tuple[Outputs, ...]) -> Float[np.ndarray, "*any"]:
+def rounded(confidences: AnyOdds, grids: tuple[Outputs, ...]) -> AnyOdds:
     """Log-odds of confidences rounded as in these files; 0 and 1 count as half a step inside the interval."""
     step = 10.0**-MOST_DECIMALS
     for file in grids:
@@ -224,14 +223,14 @@ def distinct_resolutions(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
     return tuple(by_kind.values())
 
 
-def as_stored(bank: Bank, values: Float[np.ndarray, "n views values"], name: str) -> Outputs:
+def as_stored(bank: Bank, values: StoredOutputs, name: str) -> Outputs:
     """A sample of one model's stored outputs, from which the precision of its file is found; `name` is for messages."""
     kept = np.flatnonzero(~bank.dropped)
     rows = kept[:: max(1, len(kept) * values.shape[2] // SEEN)]
     return grid_of(bank.description, values[rows], values.dtype.name, name)
 
 
-def grid_of(description: Description, values: Float[np.ndarray, "n views values"], dtype: str, name: str) -> Outputs:
+def grid_of(description: Description, values: StoredOutputs, dtype: str, name: str) -> Outputs:
     """The first view of a model's outputs, and its precision; one value becomes the second of two logits."""
     first, kind = (
         np.array(values[:, 0], np.float64),
@@ -269,13 +268,13 @@ class Detail(NamedTuple):
         own_step, other_step = (step_near(1.0, None, detail.significant, detail.dtype) for detail in (self, other))
         return other.logits or self.step > other.step or own_step > other_step
 
-    def round(self, odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    def round(self, odds: AnyOdds) -> AnyOdds:
         """Log-odds (nats) in float64, rounded as the file rounds the probabilities of the own class and others."""
         odds = odds.astype(np.float64)
         if self.logits:
             return np.rint(odds / self.step) * self.step
 
-        def log_of(shares: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+        def log_of(shares: AnyOdds) -> AnyOdds:
             if self.significant is not None:
                 shares = round_significant(shares, self.significant)
             if self.decimals is not None:
@@ -295,7 +294,7 @@ def coarser(details: Sequence[Detail], other_details: Sequence[Detail]) -> tuple
     return tuple(other for other in other_details if all(other.coarsens(detail) for detail in details))
 
 
-def at_resolution(odds: Float[np.ndarray, "*any"], details: Sequence[Detail]) -> Float[np.ndarray, "*any"]:
+def at_resolution(odds: AnyOdds, details: Sequence[Detail]) -> AnyOdds:
     """Log-odds (nats) rounded to each of these resolutions in turn; unchanged if there are none."""
     for detail in details:
         odds = detail.round(odds)

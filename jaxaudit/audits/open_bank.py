@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,6 +33,7 @@ from jaxaudit.data.outputs.model_copies import refuse_odd_models
 from jaxaudit.data.outputs.outputs import Outputs, logit_step
 from jaxaudit.data.pairs import MEMBERS, refuse_held
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import units_of_records
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
 from jaxaudit.metrics.scores import rank_scale
@@ -213,22 +213,17 @@ def target_outputs(path: Path | OutputsPlace, bank: Bank, columns: slice, of: st
     return replace(grid, values=as_logits(bank, values, labels), kind="logits")
 
 
-class Usable(NamedTuple):
-    """The models of a bank, by number: their accuracy on their own training records, or why outputs were refused."""
-
-    accuracy: dict[int, float]
-    refused: dict[int, str]
-
-
-def usable_models(bank: Bank) -> Usable:
-    """Reads the outputs of every finished model, one file at a time."""
+def usable_models(bank: Bank) -> tuple[dict[int, float], dict[int, str]]:
+    """Reads the outputs of every finished model, one file at a time. By number: the accuracy on its own training
+    records, or why the outputs were refused.
+    """
     accuracy, refused = {}, {}
     for model in bank.finished().tolist():
         try:
             accuracy[model] = own_accuracy(bank, model, model_outputs(bank, model))
         except InputError as error:
             refused[model] = str(error)
-    return Usable(accuracy, refused)
+    return accuracy, refused
 
 
 def kinds_of(bank: Bank) -> list[str]:
@@ -237,7 +232,7 @@ def kinds_of(bank: Bank) -> list[str]:
     """
     kept = np.flatnonzero(~bank.dropped[: bank.holdout.stop])
     of_queries = kept < bank.query.stop
-    units = np.arange(len(kept)) if bank.groups is None else number_groups(bank.groups[kept])
+    units = number_groups(units_of_records(bank.groups, bank.holdout.stop)[kept])
     order = np.argsort(units, kind="stable")
     starts = np.unique(units[order], return_index=True)[1]
     of_query = len(np.unique(units[of_queries]))

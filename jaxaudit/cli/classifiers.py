@@ -5,7 +5,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import MOST, EstimatorParameters
+from jaxaudit.cli.groups import MOST, estimator_parameters
 from jaxaudit.cli.options import ModelSource, Options, option, recipe_option, refuse_options, with_values
 from jaxaudit.cli.own_code import ESTIMATOR, parse_own
 from jaxaudit.cli.parsers import is_texts, parse_hidden
@@ -29,7 +29,7 @@ FAMILIES = {
 
 
 @dataclass(frozen=True)
-class ClassifierOptions(EstimatorParameters):
+class ClassifierOptions:
     """Which classifier, and its settings."""
 
     model: str = option(
@@ -42,6 +42,7 @@ class ClassifierOptions(EstimatorParameters):
     smoothing: float = recipe_option(
         "nb: number added to every count.", default=1.0, minimum=1e-9, maximum=1e6, of=ModelSource.BAYES
     )
+    parameters: tuple[str, ...] = estimator_parameters()
 
     @property
     def source(self) -> ModelSource:

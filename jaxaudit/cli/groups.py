@@ -93,9 +93,15 @@ class Network:
 
 
 @dataclass(frozen=True)
-class TextNetwork:
-    """A network of texts."""
+class ShadowNetwork(Network):
+    """The shadow models."""
 
+    model: str | None = training_option(
+        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
+        f"transformers (--recipe lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
+        check=parse_judged,
+        names="code",
+    )
     tokens: str | None = recipe_option(
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
         "[default: bytes; the model's own with --recipe lora]",
@@ -117,11 +123,9 @@ class TextNetwork:
     )
 
 
-@dataclass(frozen=True)
-class EstimatorParameters:
-    """The parameters of an estimator of scikit-learn, which are its recipe."""
-
-    parameters: tuple[str, ...] = option(
+def estimator_parameters() -> Any:
+    """A field for the parameters of an estimator of scikit-learn, which are its recipe."""
+    return option(
         "Of an estimator of scikit-learn NAME is one of its parameters.",
         "--recipe",
         default=(),
@@ -271,18 +275,6 @@ class DealtFlags:
     )
 
 
-@dataclass(frozen=True)
-class ShadowNetwork(TextNetwork, Network):
-    """The shadow models."""
-
-    model: str | None = training_option(
-        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
-        f"transformers (--recipe lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
-        check=parse_judged,
-        names="code",
-    )
-
-
 def effort_of_plan(reduced: str) -> Any:
     """`--effort`, as a field; `reduced` are the words for what a plan leaves out, in that order."""
     return training_option(
@@ -307,7 +299,7 @@ def named_sets(data: Any) -> "NamedSets":
 
     held, deal = getattr(data, "holdout", None), getattr(data, "deal", None)
     # Of a folder that is not there the check of all paths says so.
-    if deal is None or not exists(deal):
+    if not (deal and exists(deal)):
         return NamedSets(Sets(query=data.query, calibration=data.calibration, holdout=held), data.label)
     folder = open_folder(deal)
     twice = {

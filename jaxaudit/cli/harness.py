@@ -109,9 +109,9 @@ def run(command: Command, options: Any) -> None:
         run_result = Run(out.resolve().name if out else command.name, outcome.kind or command.name, *outcome[:2])
         part = part_of(run_result)
         try:
-            if out is not None:
+            if out:
                 _save(out, outcome, text_at_80_columns(as_terminal(part)))
-            if output.report is not None:
+            if output.report:
                 from jaxaudit.runs.directory import write_report
 
                 say("drawing the report")
@@ -136,14 +136,14 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
 
     source = model_hash(job.options)
     recipe, checkpoints = _recipe(job.options), None
-    number = recipe and recipe.models_per_batch
+    number = recipe.models_per_batch
     if job.models is not None and job.kept is None:
         identity = run_identity(name, identity_of(job.options), job.hashes, {"model": source})
         models = job.models(number or 1)
         counted = f": {models:,} model{'' if models == 1 else 's'}" if models else ""
         checkpoints = begin(identity, models, f"{job.line}{counted}")
     with crew(recipe) as workers:
-        pace = str if workers is None else workers.pace
+        pace = workers.pace if workers else str
         with progress_on_stderr(job.label, job.after, pace) as progress:
             audit = job.audit(Execution(number, progress, checkpoints, workers))
     provenance = Provenance(
@@ -160,10 +160,10 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     return job.outcome(audit, provenance)
 
 
-def _recipe(options: Any) -> RecipeFlags | None:
-    """The options of training of a command; None if it does not train."""
+def _recipe(options: Any) -> RecipeFlags:
+    """The options of training of a command, or the defaults if it does not train."""
     recipe = getattr(options, "recipe", None)
-    return recipe if isinstance(recipe, RecipeFlags) else None
+    return recipe if isinstance(recipe, RecipeFlags) else RecipeFlags()
 
 
 def _save(out: Path, outcome: Outcome, table: str) -> None:
@@ -217,7 +217,7 @@ def _questions(options: Any) -> Iterator[Question]:
     out = values_by_name.get("out")
     for field in fields:
         for value in field.value if isinstance(field.value, tuple) else (field.value,):
-            if field.declared.check is not None:
+            if field.declared.check:
                 yield field.declared.check, (value,)
             if field.declared.names in PLACES:
                 yield _check_place, (field, value)
@@ -225,7 +225,7 @@ def _questions(options: Any) -> Iterator[Question]:
         from jaxaudit.runs.directory import claim_report
 
         yield claim_report, (values_by_name["report"], out)
-    if out is not None:
+    if out:
         # Imported here because it takes half a second.
         from jaxaudit.runs.directory import claim
 
@@ -244,10 +244,10 @@ def _check_place(field: OptionField, value: Any) -> None:
 
 def _check_data(option: str, name: str) -> None:
     """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
-    source = name.rpartition("@")[0] if "@" in name and _mode(name) is None else name
+    source = name.rpartition("@")[0] if "@" in name and not _mode(name) else name
     folder = os.environ.get("JAXAUDIT_DATA")
     for path in (source, *([] if not folder else [os.path.join(folder, source)])):
-        if source and _mode(path) is not None:
+        if source and _mode(path):
             return _check_path(option, path)
     is_set = SET_NAME.fullmatch(source) and not source.lower().endswith(NO_SETS)
     if source.strip() and not is_set:
@@ -256,7 +256,7 @@ def _check_data(option: str, name: str) -> None:
 
 def _check_path(option: str, path: str | Path) -> None:
     mode = _mode(path)
-    if mode is None:
+    if not mode:
         raise InputError(_missing(option, str(path), ""))
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise InputError(f"{option} {path} is neither a file nor a folder; name the file itself.")
@@ -267,21 +267,21 @@ def _missing(option: str, path: str, where: str) -> str:
     return f"{option} {shown}: there is no such file or folder{where}; is the path right?"
 
 
-def _mode(path: str | Path) -> int | None:
-    """The kind of file at a path; None if there is none or the path is invalid."""
+def _mode(path: str | Path) -> int:
+    """The kind of file at a path; 0 if there is none or the path is invalid."""
     try:
         return os.stat(os.path.expanduser(path)).st_mode
     except (OSError, ValueError):
-        return None
+        return 0
 
 
-def before_jax(recipe: RecipeFlags | None) -> None:
+def before_jax(recipe: RecipeFlags) -> None:
     """Preparations that must precede JAX's initialisation of devices.
 
     With workers this process uses one GPU, as each worker does, and does not preallocate memory. A Ray of this machine
     is started by forking, which a process with initialised JAX devices does not survive.
     """
-    if recipe is None or recipe.workers is None:
+    if not recipe.workers:
         return
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
@@ -289,18 +289,18 @@ def before_jax(recipe: RecipeFlags | None) -> None:
     # The first GPU that CUDA sees; workers, and a Ray started by this process, still see all.
     jax.config.update("jax_cuda_visible_devices", "0")
     _, cluster = parse_workers(recipe.workers)
-    if cluster is not None:
+    if cluster:
         from jaxaudit.ensemble.workers import connect
 
         connect(_address(cluster))
 
 
 @contextmanager
-def crew(recipe: RecipeFlags | None) -> "Iterator[Pulling | None]":
+def crew(recipe: RecipeFlags) -> "Iterator[Pulling | None]":
     """The workers within this context, or None if this process trains; their failures are printed on stderr, and all
     end with the context.
     """
-    if recipe is None or recipe.workers is None:
+    if not recipe.workers:
         yield None
         return
     from jaxaudit.ensemble import LocalWorkers, RayWorkers
@@ -309,7 +309,7 @@ def crew(recipe: RecipeFlags | None) -> "Iterator[Pulling | None]":
     with warnings.catch_warnings():
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = lambda message, *_, **__: say(str(message))
-        with LocalWorkers(count or 1) if cluster is None else RayWorkers(_address(cluster), count) as workers:
+        with RayWorkers(_address(cluster), count) if cluster else LocalWorkers(count or 1) as workers:
             yield workers
 
 

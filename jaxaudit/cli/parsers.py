@@ -35,7 +35,7 @@ NAMED_PATH = r"([^=]*[^=\s][^=]*)=(.+)"
 def _parts(flag: str, text: str, pattern: str, form: str) -> Sequence[Any]:
     """The groups of the pattern that the whole text matches; else an `InputError` says which form it must have."""
     match = re.fullmatch(pattern, text)
-    if match is None:
+    if not match:
         sign = "=" if flag.startswith("--recipe ") else " "
         raise InputError(f"{flag}{sign}{text} must be {form}.")
     return match.groups()
@@ -50,7 +50,7 @@ def parse_images(text: str) -> tuple[tuple[int, int] | None, bool]:
     form = "HEIGHTxWIDTH, such as 28x28, or none to keep the size; and ,color to keep colors"
     pattern = r"(?:none|(?!0+x)(\d{1,4})x(?!0+(?:,|$))(\d{1,4}))(,color)?"
     height, width, color = _parts("--images", text.lower(), pattern, form)
-    return None if height is None else (int(height), int(width)), color is None
+    return (int(height), int(width)) if height else None, not color
 
 
 def parse_hidden(text: str) -> tuple[int, ...]:
@@ -79,7 +79,7 @@ def parse_workers(text: str) -> tuple[int | None, str | None]:
     pattern = r"([1-9]\d{0,5})|(?:([1-9]\d{0,5})@)?(ray(?:://[^/:\s]+:\d+)?)"
     count, of_cluster, cluster = _parts("--workers", text, pattern, form)
     count = count or of_cluster
-    return None if count is None else int(count), cluster
+    return int(count) if count else None, cluster
 
 
 class LoRA(NamedTuple):
@@ -182,7 +182,7 @@ def other_split(query: str) -> str | None:
     source, _, split = query.rpartition("@") if "@" in query else (query, "", "train")
     other = {"train": "test", "test": "train"}.get(split)
     is_path = os.path.exists(query) or os.path.exists(source) or "." in source or os.sep in source.removeprefix("~")
-    return None if other is None or is_path or source in EMBEDDED else f"{source}@{other}"
+    return None if not other or is_path or source in EMBEDDED else f"{source}@{other}"
 
 
 def parse_tokens(text: str) -> int | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from jaxaudit.cli.groups import Columns, Images, SetsFlags, TextNetwork
+from jaxaudit.cli.groups import Columns, Images, SetsFlags, ShadowNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
 from jaxaudit.cli.parsers import TEXTS, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
@@ -167,7 +167,7 @@ def label_outputs(examples: Examples, classes: int | None) -> Examples:
 
 
 def text_reader(
-    names: Sequence[str], network: TextNetwork, adapters: "Adapters | None" = None
+    names: Sequence[str], network: ShadowNetwork, adapters: "Adapters | None" = None
 ) -> Callable[[str], Examples] | None:
     """A function that returns the texts of a file as sequences of one length; None if the sets are no texts.
 
@@ -178,19 +178,16 @@ def text_reader(
         flags = {f"--recipe {name}": value for name, value in settings.items()}
         refuse_options(flags, f"is for texts ({', '.join(TEXTS)}), and the sets are none")
         return None
-    other = next((name for name in names if not is_texts(name)), None)
-    if other is not None:
+    for other in (name for name in names if not is_texts(name)):
         raise InputError(
             f"{other}: is no file of texts ({', '.join(TEXTS)}), as another set is; give all sets as texts."
         )
     sets = [read_told(name) for name in names]
-    template = None if network.template is None else parse_template(network.template)
-    if adapters is None:
+    template = parse_template(network.template) if network.template else None
+    if not adapters:
         words = parse_tokens(network.tokens or "bytes")
         tell_of_chats(sets, template)
-        examples_of_sets = sequences(
-            sets, BYTES if words is None else word_tokenizer(sets, words, template), template=template
-        )
+        examples_of_sets = sequences(sets, word_tokenizer(sets, words, template) if words else BYTES, template=template)
     else:
         from jaxaudit.models.language_model import LanguageModel
 
@@ -211,7 +208,7 @@ def read_told(name: str | Path) -> Texts:
     """The records of a file of texts; what was taken for the answer is said on stderr."""
     texts = read_texts(expanded(name))
     reading = texts.reading()
-    if reading is not None:
+    if reading:
         say(f"{texts.source}: {reading}")
     return texts
 
@@ -240,7 +237,7 @@ def tell_of_groups(sets: Collection[Texts]) -> None:
 
 def tell_of_chats(sets: Iterable[Texts], template: str | None, models: Iterable["LanguageModel"] = ()) -> None:
     """Says on stderr how chats become texts for each of these models; with none, for one without a chat template."""
-    if template is not None or not any(texts.are_chats for texts in sets):
+    if template or not any(texts.are_chats for texts in sets):
         return
     templates = {model.name: model.chat_template for model in models}
     rendered = [name for name, chat_template in templates.items() if chat_template is not None]
@@ -278,7 +275,7 @@ def with_dealt_groups(options: Options, *files: str) -> Options:
 def with_groups_of_sets(options: Options, sets: NamedSets) -> Options:
     """As `with_dealt_groups`, of query set, holdout and known members; without a holdout only coins deal groups."""
     data = options.data
-    if sets.key is not None:
+    if sets.key:
         refuse_options({"--groups": data.groups != COLUMN and data.groups}, "the key of a blind deal says whether any")
         return with_values(options, groups=COLUMN) if sets.key.groups else options
     if Role.HOLDOUT not in sets.names and not getattr(data, "coins", False):

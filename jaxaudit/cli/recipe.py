@@ -7,7 +7,7 @@ from contextlib import redirect_stdout, suppress
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import Network, RecipeFlags, TextNetwork
+from jaxaudit.cli.groups import Network, RecipeFlags, ShadowNetwork
 from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.own_code import (
     OF_TEXTS,
@@ -48,7 +48,7 @@ def refuse_other_network(name: str, of_texts: bool, texts: bool) -> None:
 
 def make_adapters(model: Network, dropout: float | None = None) -> Any:
     """The factory of adapters that the options describe (`--recipe lora`); None for any other network."""
-    options = model if isinstance(model, TextNetwork) else TextNetwork()
+    options = model if isinstance(model, ShadowNetwork) else ShadowNetwork()
     folder = pretrained_config(model.model)
     if options.lora is None:
         if folder is not None:

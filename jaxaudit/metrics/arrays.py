@@ -4,12 +4,15 @@ Within one call, n is the same for all of them.
 """
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Shaped
 
 OneKey = Key[Array, ""]
 Integers = Int[np.ndarray, " n"]
 Numbers = Float[np.ndarray, " n"]
 """One for each record."""
+Mask = Bool[np.ndarray, " n"]
+Indices = Int[np.ndarray, " some"]
+"""Of some records."""
 Scores = Float[np.ndarray, "models n"]
 Members = Bool[np.ndarray, "models n"]
 Kinds = Float[np.ndarray, "n kinds"]
@@ -18,3 +21,8 @@ PerModel = Float[np.ndarray, " models"]
 AnyNumbers = Float[Array | np.ndarray, " n"]
 AnyScores = Float[Array | np.ndarray, "models n"]
 AnyMembers = Bool[Array | np.ndarray, "models n"]
+
+
+def units_of_records(groups: Shaped[Array | np.ndarray, " n"] | None, records: int) -> Shaped[np.ndarray, " n"]:
+    """What each record was dealt with: its group, or where records were dealt one by one its number."""
+    return np.arange(records) if groups is None else np.asarray(groups)

@@ -256,12 +256,6 @@ def calibration_reach(
     return threshold_check(CALIBRATION_LIKE_QUERY, reach, MIN_REACH, message, advice)
 
 
-def not_measured(name: str) -> Check:
-    """A warning in place of a check that several tests rely on, for an audit without models to measure it on."""
-    message = "not measured, since this audit has no models to measure it on; add RhoTest() to the tests"
-    return Check(name, False, None, None, False, message)
-
-
 def distances_apart(
     calibration_distances: Float[np.ndarray, " replicates"],
     floor: Float[np.ndarray, " pairs"],

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from jaxaudit.data.bank.bank import row_blocks
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import Integers, Members, Numbers, OneKey, PerModel
+from jaxaudit.metrics.arrays import Indices, Integers, Members, Numbers, OneKey, PerModel, units_of_records
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of, stream
@@ -127,7 +127,7 @@ def _can_differ(size: int, held: float, stay: float) -> bool:
 def _numbered(records: int, groups: np.ndarray | None) -> tuple[Int[np.ndarray, " records"], int]:
     """The number of each record's group, and how many groups there are; without groups, each record is a group."""
     check_shapes((records,), groups=groups)
-    group_numbers = np.arange(records) if groups is None else np.unique(groups, return_inverse=True)[1]
+    group_numbers = np.unique(units_of_records(groups, records), return_inverse=True)[1]
     return group_numbers, int(group_numbers.max()) + 1 if len(group_numbers) else 0
 
 
@@ -195,11 +195,11 @@ class Dealt(NamedTuple):
     `places` are their indices, and `units` the units of randomisation, numbered from 0: groups, or single records.
     """
 
-    places: Int[np.ndarray, " some"]
-    units: Int[np.ndarray, " some"]
+    places: Indices
+    units: Indices
 
 
-def dealt_records(places: Int[np.ndarray, " some"]) -> Dealt:
+def dealt_records(places: Indices) -> Dealt:
     """A set of records that were drawn one by one, not in groups."""
     return Dealt(places, np.arange(len(places)))
 

@@ -18,7 +18,17 @@ from scipy import special
 
 from jaxaudit.data.labels import number_groups
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import AnyNumbers, AnyScores, Integers, Kinds, Members, Numbers, OneKey, Scores
+from jaxaudit.metrics.arrays import (
+    AnyNumbers,
+    AnyScores,
+    Integers,
+    Kinds,
+    Members,
+    Numbers,
+    OneKey,
+    Scores,
+    units_of_records,
+)
 from jaxaudit.metrics.deal import merge_groups
 from jaxaudit.metrics.exchangeability import features
 from jaxaudit.metrics.scores import Profile, cut, profile, profiles_of_others
@@ -150,7 +160,7 @@ def _of_neighbours(key: OneKey, labels: np.ndarray, inputs: np.ndarray, groups: 
     """The share of the nearest neighbours that have the record's class, and how far the nearest of another class is."""
     generator = generator_of(key)
     points = features(generator, inputs)
-    group_numbers = np.arange(len(labels)) if groups is None else groups
+    units = units_of_records(groups, len(labels))
     candidates = np.arange(len(labels))
     if len(candidates) > MOST_NEIGHBOURS:
         candidates = np.sort(generator.choice(candidates, MOST_NEIGHBOURS, replace=False))
@@ -159,7 +169,7 @@ def _of_neighbours(key: OneKey, labels: np.ndarray, inputs: np.ndarray, groups: 
         block = slice(start, start + BLOCK)
         distances = squares - 2 * points[block] @ points[candidates].T + (points[block] ** 2).sum(axis=1, keepdims=True)
         distances = np.maximum(distances, 0)
-        distances[group_numbers[block, None] == group_numbers[candidates]] = np.inf
+        distances[units[block, None] == units[candidates]] = np.inf
         parts.append(_predictors(distances, labels[block, None] == labels[candidates]))
     return np.concatenate(parts)
 
@@ -194,7 +204,7 @@ def order_of_contents(hashes: Shaped[np.ndarray, " n"], labels: Integers) -> Int
 
 def units_of(hashes: Shaped[np.ndarray, " n"], groups: Integers | None) -> Integers:
     """The unit of each record: its copies and, if there are groups, its group; numbered by first appearance."""
-    return number_groups(merge_groups(np.arange(len(hashes)) if groups is None else groups, hashes))
+    return number_groups(merge_groups(units_of_records(groups, len(hashes)), hashes))
 
 
 def taught_rows(generator: np.random.Generator, units: Integers, most: int = MOST_TEACHERS) -> Members:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from jaxaudit.errors import check_ranges
-from jaxaudit.metrics.arrays import Integers, Numbers, OneKey
+from jaxaudit.metrics.arrays import Indices, Integers, Numbers, OneKey, units_of_records
 from jaxaudit.metrics.checks import HOLDOUT_APART, HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.deal import groups_in_sample, merge_groups
 from jaxaudit.metrics.permutation import orders_within, share_as_large, shuffled, without_strata
@@ -94,7 +94,7 @@ def alike(
     """
     check_ranges(f"[1, {len(labels) - 1}]", size=size)
     generator = generator_of(key)
-    most = MOST_RECORDS if groups is None else groups_in_sample(MOST_RECORDS, groups)
+    most = groups_in_sample(MOST_RECORDS, units_of_records(groups, len(labels)))
     query, holdout = (sampled(generator, side, groups, most) for side in np.split(np.arange(len(labels)), [size]))
     chosen, count = np.concatenate([query, holdout]), len(query)
     classes = (labels[chosen, None] == np.unique(labels)).astype(np.float32)
@@ -126,9 +126,7 @@ def alike(
     )
 
 
-def sampled(
-    generator: np.random.Generator, records: Integers, groups: np.ndarray | None, most: int
-) -> Int[np.ndarray, " some"]:
+def sampled(generator: np.random.Generator, records: Integers, groups: np.ndarray | None, most: int) -> Indices:
     """A random sample of at most `most` records; with groups, all records of at most `most` groups."""
     units = records if groups is None else np.unique(groups[records])
     if len(units) <= most:
@@ -188,7 +186,7 @@ def _neighbours(
     # In random order, since `argmin` takes the first of several nearest neighbours.
     order = generator.permutation(len(features))
     groups = None if groups is None else groups[order]
-    nearest = _nearest(features[order], np.arange(len(order)) if groups is None else groups)
+    nearest = _nearest(features[order], units_of_records(groups, len(order)))
     row = order < size
     observed = int((row == row[nearest]).sum())
     drawn_rows = dealt_rows(generator, row, groups, permutations)
@@ -286,11 +284,6 @@ class Baseline(NamedTuple):
     p_values: dict[str, float]
     revealing: tuple[str, ...] = ()
 
-    @property
-    def smallest(self) -> float:
-        """The smallest p-value, times their number."""
-        return min(1.0, len(self.p_values) * min(self.p_values.values()))
-
 
 def blind_baseline(
     key: OneKey,
@@ -317,7 +310,7 @@ def blind_baseline(
     if strata is not None:
         chosen = chosen[np.argsort(strata[chosen], kind="stable")]
     within = None if strata is None else strata[chosen]
-    units = np.arange(len(chosen)) if whole is None else np.unique(whole[chosen], return_inverse=True)[1]
+    units = np.unique(units_of_records(whole, len(records))[chosen], return_inverse=True)[1]
     rows = _rows(generator, chosen < size, None if whole is None else units, within, paired=pairs is not None)
     kernels = {}
     if columns:
@@ -371,7 +364,7 @@ def _blind(baseline: Baseline, name: str, sets: str, advice: str) -> Check:
         message += "covariates, nor scores of models that used neither set, nor texts. Sets of two sources look like "
         message += "use: add what is known of records, such as their lengths (columns `covariate.`)"
         return Check(name, False, None, DEALT_LEVEL, False, message)
-    smallest = baseline.smallest
+    smallest = min(1.0, len(baseline.p_values) * min(baseline.p_values.values()))
     words = {"columns": "other columns", "texts": "their words"}
     if smallest > DEALT_LEVEL:
         names = " and ".join(words[part_name] for part_name in baseline.p_values)
@@ -386,8 +379,8 @@ def _blind(baseline: Baseline, name: str, sets: str, advice: str) -> Check:
 def _rows(
     generator: np.random.Generator,
     row: np.ndarray,
-    units: Int[np.ndarray, " some"] | None,
-    strata: Int[np.ndarray, " some"] | None,
+    units: Indices | None,
+    strata: Indices | None,
     *,
     paired: bool,
 ) -> Float[np.ndarray, "deals some"]:
@@ -405,7 +398,7 @@ def _blind_p_value(
     kernel: Float[np.ndarray, "some some"],
     rows: np.ndarray,
     units: np.ndarray,
-    strata: Int[np.ndarray, " some"] | None,
+    strata: Indices | None,
 ) -> float:
     """How well records of other units predict the set of each record, against random other deals, by a `kernel` of
     similarity; with strata, by that of deviations from their means.

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.arrays import AnyNumbers, Integers, Members, Numbers, OneKey, PerModel, Scores
+from jaxaudit.metrics.arrays import AnyNumbers, Integers, Mask, Members, Numbers, OneKey, PerModel, Scores
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores_among, residual_scores_of_models
 from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
@@ -100,7 +100,8 @@ def holdout_test(
             permutations=permutations,
         )
         every = np.concatenate([np.asarray(shadows), target[None]])
-        among = _learned_among(every, supposed) if learned else residual_scores_among(every, supposed, predictors)
+        among = scores_among(every, supposed) if learned else residual_scores_among(every, supposed, predictors)
+        among = without_difficulty(among, among, supposed) if learned else among
         test = testing.result()
     full = mean_differences(among, supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
@@ -170,12 +171,6 @@ def learned_is_better(
     return apart(learned) > BETTER * max(apart(residuals), 0.0)
 
 
-def _learned_among(models: Scores, membership: Members) -> Scores:
-    """The learned scores of models of known or assumed membership, all treated alike."""
-    scores = scores_among(models, membership)
-    return without_difficulty(scores, scores, membership)
-
-
 def effect_of(
     test: Permuted,
     scores: Float[np.ndarray, "all_models n_plus_m"],
@@ -224,7 +219,7 @@ def _check_rows(membership: Members, size: int, records: int, groups: Integers |
         )
 
 
-def mean_variance(scores: Numbers, groups: Integers | None, side: Bool[np.ndarray, " n"]) -> float:
+def mean_variance(scores: Numbers, groups: Integers | None, side: Mask) -> float:
     """The variance of the mean score of the records in `side`, times their number; with groups, taken over groups.
 
     It is G / (G - 1) * (sum over groups of (sum of residuals)^2) / n (Liang & Zeger 1986).
@@ -244,7 +239,7 @@ def mean_differences(scores: np.ndarray, membership: np.ndarray) -> PerModel:
     return (scores * membership).sum(axis=1) / inside - (scores * ~membership).sum(axis=1) / outside
 
 
-def sampling_variance(scores: Numbers, side: Bool[np.ndarray, " n"], groups: Integers | None) -> float:
+def sampling_variance(scores: Numbers, side: Mask, groups: Integers | None) -> float:
     """The variance of a difference of mean scores that is due to the choice of records or groups."""
     return sum(mean_variance(scores, groups, half) / int(half.sum()) for half in (side, ~side))
 

@@ -16,12 +16,12 @@ make both sets look alike, and `p_rule` tests that. Limits are those of a ratio 
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 from scipy import special
 
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.kernels.ranking import mid_ranks
-from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey
+from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey, units_of_records
 from jaxaudit.metrics.difficulty import residual, residual_scores
 from jaxaudit.metrics.holdout import mean_variance, sampling_variance, swapped
 from jaxaudit.metrics.permutation import (
@@ -99,38 +99,33 @@ def members_test(
             are permuted within it, and the fraction is that of differences within it (`set_effects`).
         p_never: a p-value of another exact test of the same target, to be used in place of this test's.
     """
-    query, holdout, members = np.split(np.asarray(scores), np.cumsum(sizes)[:2])
+    scores = np.asarray(scores)
     check_ranges(
         f"[{LEAST_MEMBERS}, inf)",
         "give more, to tell what the target remembers, or none: use is tested without them",
-        known_members=len(members),
+        known_members=sizes[2],
     )
     check_shapes((sum(sizes),), scores_of_sets=scores)
-    units = groups if strata is None else strata
-    parts = (None,) * 3 if units is None else tuple(np.split(np.asarray(units), np.cumsum(sizes)[:2]))
-    of_query, of_holdout, of_members = parts
+    query, holdout, members = np.split(np.arange(len(scores)), np.cumsum(sizes)[:2])
 
-    def compared(name: str, first: np.ndarray, second: np.ndarray, *owners: np.ndarray | None) -> tuple[float, float]:
-        owners_of_sets = None if units is None else np.concatenate([owner for owner in owners if owner is not None])
-        if strata is not None:
-            differences = permuted_differences(
-                stream(key, name),
-                np.concatenate([first, second])[:, None],
-                len(first),
-                strata=owners_of_sets,
-                permutations=permutations,
-            )[:, 0]
-            return share_as_large(differences), share_as_large(-differences)
-        test = permutation_test(stream(key, name), first, second, groups=owners_of_sets, permutations=permutations)
-        return test.p_larger, test.p_smaller
+    def compared(name: str, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+        rows = np.concatenate([first, second])
+        if strata is None:
+            owners = None if groups is None else np.asarray(groups)[rows]
+            test = permutation_test(
+                stream(key, name), scores[first], scores[second], groups=owners, permutations=permutations
+            )
+            return test.p_larger, test.p_smaller
+        differences = permuted_differences(
+            stream(key, name), scores[rows, None], len(first), strata=strata[rows], permutations=permutations
+        )[:, 0]
+        return share_as_large(differences), share_as_large(-differences)
 
-    p_larger, p_smaller = compared("query and holdout", query, holdout, of_query, of_holdout)
+    p_larger, p_smaller = compared("query and holdout", query, holdout)
     p_never = p_larger if p_never is None else p_never
-    p_fully = compared("members and query", members, query, of_members, of_query)[0]
-    p_memory, p_reversed = compared("members and holdout", members, holdout, of_members, of_holdout)
-    means = (
-        set_means(query, holdout, members, parts) if strata is None else means_within(np.asarray(scores), sizes, strata)
-    )
+    p_fully = compared("members and query", members, query)[0]
+    p_memory, p_reversed = compared("members and holdout", members, holdout)
+    means = set_means(scores, sizes, groups) if strata is None else means_within(scores, sizes, strata)
     limits = means.limits(level=level) if p_memory <= ALPHA else UNKNOWN
     doubts, invalid = swapped(p_smaller, question), ()
     if p_reversed <= ALPHA / 2:
@@ -145,23 +140,19 @@ def members_test(
 
 
 def set_means(
-    query: Numbers,
-    holdout: Float[np.ndarray, " m"],
-    members: Float[np.ndarray, " k"],
-    groups: tuple[Int[np.ndarray, " _"] | None, ...],
+    scores: Numbers, sizes: tuple[int, int, int], groups: Int[Array | np.ndarray, " n"] | None = None
 ) -> Ratio:
     """The mean scores of query set and members beside that of the holdout (`mean_variance`). Its limits (Fieller 1954)
     are all f with |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout).
     """
-    sets = tuple(zip((query, holdout, members), groups, strict=True))
+    owners, sets = None if groups is None else np.asarray(groups), np.repeat([0, 1, 2], sizes)
     of_query, of_holdout, of_members = (
-        mean_variance(scores_of_set, owner, np.ones(len(scores_of_set), bool)) / len(scores_of_set)
-        for scores_of_set, owner in sets
+        mean_variance(scores, owners, sets == place) / size for place, size in enumerate(sizes)
     )
-    units = [len(scores_of_set) if owner is None else len(np.unique(owner)) for scores_of_set, owner in sets]
-    none = float(holdout.mean())
+    units = [len(np.unique(units_of_records(owners, len(scores))[sets == place])) for place in range(3)]
+    query, none, members = (float(scores[sets == place].mean()) for place in range(3))
     variance = (of_query + of_holdout, -2 * of_holdout, of_members + of_holdout)
-    return Ratio(float(query.mean()) - none, float(members.mean()) - none, variance, max(1, min(units) - 1))
+    return Ratio(query - none, members - none, variance, max(1, min(units) - 1))
 
 
 def means_within(scores: Numbers, sizes: tuple[int, int, int], strata: Integers) -> Ratio:
@@ -293,7 +284,7 @@ def rule_test(
     spread, sizes = np.maximum(np.bincount(strata, place**2), 1e-12), np.bincount(strata)
     sides = [side - place * (np.bincount(strata, place * side) / spread)[strata] for side in sides]
     products = sides[0] * sides[1] * np.sqrt(sizes / np.maximum(sizes - 2, 1))[strata]
-    units = order if groups is None else np.unique(groups, return_inverse=True)[1][order]
+    units = np.unique(units_of_records(groups, len(order)), return_inverse=True)[1][order]
     error = float(np.linalg.norm(np.bincount(units, products)))
     return float(special.stdtr(strata[-1], products.sum() / error)) if error > 1e-9 and strata[-1] > 0 else 1.0
 
@@ -335,6 +326,6 @@ def paired(after: Numbers, before: Numbers, size: int, groups: Integers | None) 
         return float(scores[is_query].mean() - scores[~is_query].mean())
 
     of_after, of_before = variance(after), variance(before)
-    units = [side.sum() if groups is None else len(np.unique(groups[side])) for side in (is_query, ~is_query)]
+    units = [len(np.unique(units_of_records(groups, len(after))[side])) for side in (is_query, ~is_query)]
     variances = of_after, variance(after - before) - of_after - of_before, of_before
-    return Ratio(difference(after), difference(before), variances, max(1, int(min(units)) - 1))
+    return Ratio(difference(after), difference(before), variances, max(1, min(units) - 1))

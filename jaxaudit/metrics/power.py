@@ -11,7 +11,7 @@ from scipy import special
 
 from jaxaudit.errors import check_ranges
 from jaxaudit.json_types import StrictStruct
-from jaxaudit.metrics.arrays import AnyMembers, AnyScores, Integers, Kinds, Members, Scores
+from jaxaudit.metrics.arrays import AnyMembers, AnyScores, Integers, Kinds, Members, Scores, units_of_records
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
 from jaxaudit.metrics.holdout import learned_is_better, mean_differences, mean_variance, without_difficulty
 from jaxaudit.metrics.scores import (
@@ -277,7 +277,7 @@ def memory_of_models(
     if helped:
         profiles = profiles_of_others(odds, rows, measured)
         scores_beside = residual_scores_of_models(moved[measured], profiles, predictors)
-    units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
+    units = len(np.unique(units_of_records(groups, odds.shape[1]))) / odds.shape[1]
     alone, beside = (separation_of(column, rows[measured], groups) for column in (scores, scores_beside))
     return Memory(alone, beside, units)
 

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from jaxaudit.kernels.ranking import mid_ranks
-from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey
+from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey, units_of_records
 from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large, shuffled
 from jaxaudit.metrics.usage import ALPHA, LEVEL, UNKNOWN, Limits, Ratio
@@ -198,30 +198,26 @@ def share_left(
     is_query = np.arange(len(target)) < size
     sides = [is_query] if is_query.all() else [is_query, ~is_query]
 
-    def mean(scores: np.ndarray) -> float:
+    def compared(scores: np.ndarray) -> tuple[float, float, int]:
+        """Query set minus holdout, the variance of that, and its degrees of freedom."""
         if strata is not None:
-            return float(set_effects(scores, is_query.astype(int), strata).effects[0])
-        return float(scores[:size].mean() - (scores[size:].mean() if len(sides) > 1 else 0))
-
-    def variance_of(scores: np.ndarray) -> float:
-        if strata is not None:
-            return float(set_effects(scores, is_query.astype(int), strata).covariance[0, 0])
-        return sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)
+            within = set_effects(scores, is_query.astype(int), strata)
+            return float(within.effects[0]), float(within.covariance[0, 0]), within.freedom
+        difference = float(scores[:size].mean() - (scores[size:].mean() if len(sides) > 1 else 0))
+        units = min(len(np.unique(units_of_records(groups, len(target))[side])) for side in sides)
+        variance = sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)
+        return difference, variance, max(1, units - 1)
 
     low = unused.mean(axis=0) if len(unused) else np.zeros_like(target)
     a = target - low
-    difference, of_a = mean(a), variance_of(a)
+    difference, of_a, freedom_records = compared(a)
     of_seeds = [
-        (float(np.var([mean(side) for side in models], ddof=1)), len(models) - 1) if len(models) > 1 else None
+        (float(np.var([compared(side)[0] for side in models], ddof=1)), len(models) - 1) if len(models) > 1 else ()
         for models in (unused, used)
     ]
     # Models of one kind lend the other their spread, if it has a single model.
-    variances = [of_side for of_side in of_seeds if of_side is not None] or [(0.0, 0)]
+    variances = [of_side for of_side in of_seeds if of_side] or [(0.0, 0)]
     (v_unused, free_unused), (v_used, free_used) = (of_side or variances[0] for of_side in of_seeds)
-    units = min(int(side.sum()) if groups is None else len(np.unique(groups[side])) for side in sides)
-    freedom_records = max(1, units - 1)
-    if strata is not None:
-        freedom_records = set_effects(target, is_query.astype(int), strata).freedom
     more_unused = 1 / len(unused) if len(unused) else 0.0
     p_unused = None
     if len(unused) > 1:
@@ -235,8 +231,8 @@ def share_left(
     pooled = sum(value * free for value, free in variances) / max(sum(free for _, free in variances), 1)
     v_unused, v_used = max(v_unused, pooled), max(v_used, pooled)
     b = used.mean(axis=0) - low
-    full, of_b = mean(b), variance_of(b)
-    between = (variance_of(a + b) - of_a - of_b) / 2
+    full, of_b, _ = compared(b)
+    between = (compared(a + b)[1] - of_a - of_b) / 2
     # The target's own seed, and those of the means of both kinds, at the share f.
     seeds = (
         v_unused * (1 + more_unused),
@@ -302,23 +298,12 @@ class GroupTest(NamedTuple):
     effect: float
 
 
-class StandardMeans(NamedTuple):
-    """The mean score of each group, in the order of `np.unique`; their median; and each mean's standard deviation."""
-
-    means: Float[np.ndarray, " groups"]
-    centre: float
-    deviations: Float[np.ndarray, " groups"]
-    in_query: np.ndarray
-
-    @property
-    def standard(self) -> Float[np.ndarray, " groups"]:
-        """How far the means are above the middle, in standard deviations, so that small groups are no more extreme."""
-        return (self.means - self.centre) / self.deviations
-
-
-def standard_means(scores: Numbers, groups: Integers, size: int) -> StandardMeans:
-    """The mean score of each group, and its standard deviation in a model of random effects. Medians estimate both
-    variances, so groups that were used hardly move them, unless they are half of all.
+def standard_means(
+    scores: Numbers, groups: Integers, size: int
+) -> tuple[Float[np.ndarray, " groups"], Float[np.ndarray, " groups"], Bool[np.ndarray, " groups"]]:
+    """The mean score of each group, in the order of `np.unique`; how far it is above the middle, in standard deviations
+    of a model of random effects, so that small groups are no more extreme; and whether the group is of the query set.
+    Medians estimate both variances, so groups that were used hardly move them, unless they are half of all.
     """
     names, unit_of_record = np.unique(groups, return_inverse=True)
     sizes = np.bincount(unit_of_record).astype(np.float64)
@@ -334,7 +319,7 @@ def standard_means(scores: Numbers, groups: Integers, size: int) -> StandardMean
         is_low = np.median(squares / np.maximum(between + within / sizes, SMALLEST)) > MEDIAN_SQUARE
         low, high = (between, high) if is_low else (low, between)
     deviations = np.sqrt(np.maximum(high + within / sizes, SMALLEST))
-    return StandardMeans(means, centre, deviations, np.isin(np.arange(len(names)), unit_of_record[:size]))
+    return means, (means - centre) / deviations, np.isin(np.arange(len(names)), unit_of_record[:size])
 
 
 def one_sided_groups(counts: Int[np.ndarray, "2 groups"]) -> tuple[int, float]:
@@ -372,26 +357,24 @@ def among_groups(scores: Numbers, groups: Integers, size: int) -> list[GroupTest
 
     `p_never` is (1 + #{holdout groups with a standard mean at least as large}) / (1 + #{holdout groups}).
     """
-    sample = standard_means(scores, groups, size)
-    in_holdout = ~sample.in_query
-    holdout = np.sort(sample.standard[in_holdout])
-    slack = 1e-9 * (1 + np.abs(sample.standard).max())
-    centre, tests = float(sample.means[in_holdout].mean()), []
-    for mean, deviation in zip(sample.means[sample.in_query], sample.deviations[sample.in_query], strict=True):
-        above = len(holdout) - int(np.searchsorted(holdout, (mean - sample.centre) / deviation - slack))
-        tests.append(GroupTest((1 + above) / (1 + len(holdout)), 1 / (1 + len(holdout)), float(mean - centre)))
-    return tests
+    means, standard, in_query = standard_means(scores, groups, size)
+    holdout = np.sort(standard[~in_query])
+    slack, count = 1e-9 * (1 + np.abs(standard).max()), len(holdout)
+    above = count - np.searchsorted(holdout, standard[in_query] - slack)
+    effects = means[in_query] - float(means[~in_query].mean())
+    ranked = zip(above.tolist(), effects.tolist(), strict=True)
+    return [GroupTest((1 + larger) / (1 + count), 1 / (1 + count), effect) for larger, effect in ranked]
 
 
 def beyond_groups(scores: Numbers, groups: Integers, size: int) -> Float[np.ndarray, " groups"]:
     """The p-value of each group of the query set by Student's t, as a further one of at least two holdout groups: it
     may be smaller than ranks could be, and rests on normal means.
     """
-    sample = standard_means(scores, groups, size)
-    holdout = sample.standard[~sample.in_query]
+    _, standard, in_query = standard_means(scores, groups, size)
+    holdout = standard[~in_query]
     count = len(holdout)
     reach = max(float(holdout.std(ddof=1)), 1e-12) * np.sqrt(1 + 1 / count)
-    return special.stdtr(count - 1, -(sample.standard[sample.in_query] - holdout.mean()) / reach)
+    return special.stdtr(count - 1, -(standard[in_query] - holdout.mean()) / reach)
 
 
 def counted_deals(query: int, holdout: int, permutations: int) -> float:

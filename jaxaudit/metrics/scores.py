@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Float32, Int
 from scipy import special
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Members, Numbers, Scores
+from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Indices, Members, Numbers, Scores
 
 PRIOR_MODELS = 4.0
 """Variances are shrunk as if the mean variance of all records had been observed in this many more models."""
@@ -66,7 +66,7 @@ def profiles_without(
 def profiles_of_others(
     models: Scores,
     membership: Members,
-    places: Int[np.ndarray, " some"] | None = None,
+    places: Indices | None = None,
 ) -> Iterator[Profile]:
     """For each model, or each model whose index is in `places`, the profile of all other models."""
     # Centred numbers keep their precision when one model's squares are subtracted from the sum.
@@ -301,7 +301,7 @@ def fit_weights(
     return weights
 
 
-def evenly_spaced(models: Scores) -> Int[np.ndarray, " some"]:
+def evenly_spaced(models: Scores) -> Indices:
     """Evenly spaced indices of as many models as make up `PAIRS` pairs of a model and a record; at least one."""
     count = min(len(models), max(1, PAIRS // models.shape[1]))
     return np.unique(np.linspace(0, len(models) - 1, count).round().astype(int))

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from scipy import special
 
 from jaxaudit.errors import check_ranges
-from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Members, Numbers, PerModel, Scores
+from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Mask, Members, Numbers, PerModel, Scores
 from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED, Check
 from jaxaudit.metrics.scores import MembershipScores, Profile, check_outputs, cut, profile, profiles_of_others
 from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude, limits_of
@@ -249,7 +249,7 @@ LEAST_RECORDS = 50
 uncertain."""
 
 
-Records = Bool[np.ndarray, " n"]
+Records = Mask
 
 
 def linear_share(outputs: Numbers, shadows: Profile, records: Records) -> float:
@@ -323,7 +323,7 @@ def shadow_test(
     membership: AnyMembers,
     queried: int | None = None,
     *,
-    unseen: Bool[np.ndarray, " n"] | None = None,
+    unseen: Mask | None = None,
     share: float = SHARE,
     level: float = LEVEL,
     stated: float = STATED_FRACTION,
@@ -417,7 +417,7 @@ def accuracies_on_unused(
     shadows: AnyScores,
     membership: AnyMembers,
     queried: int,
-    unseen: Bool[np.ndarray, " n"] | None = None,
+    unseen: Mask | None = None,
 ) -> tuple[float, PerModel]:
     """The accuracy of the target and of each shadow model on calibration records that it was not trained on."""
     of_calibration = np.arange(len(target)) >= queried

@@ -9,6 +9,7 @@ from jaxaudit.audits.ks.result import (
     OwnNumbers,
     RhoDetails,
     TargetResult,
+    Usage,
     array_names,
     check_ks_result,
     typical,
@@ -32,9 +33,7 @@ from jaxaudit.report.ks_tables import (
     rates_cells,
     rho_cells,
     statements,
-    test_of,
     usage_cells,
-    usage_of,
     verdicts,
 )
 from jaxaudit.report.numbers import compared_sets, level_text, number_text, precise, share, span
@@ -99,7 +98,7 @@ def ks_part(run: Run[KSResult]) -> RunContent:
                 if used
                 else ()
             ),
-            *(term for role, term in OF_SETS.items() if getattr(sets, role) is not None),
+            *(term for role, term in OF_SETS.items() if getattr(sets, role)),
         ),
         _errors(targets),
         _details(result),
@@ -130,14 +129,13 @@ def _legend(result: KSResult) -> tuple[str, ...]:
     left = questions_of(targets) == ("left",)
     p_value, never = P_NAMES[questions_of(targets)[0]][0], "remembers none of" if left else "never used"
     lines.append(f"{p_value}: how often a model that {never} the query set looks at least as suspicious{several}.")
-    deciding = [usage for target in targets for usage in target.usage if usage.method == target.method]
-    shares = [round(100 * usage.fraction) for usage in deciding if usage.has_fraction]
-    if shares:
+    deciding = [usage for target in targets for usage in target.deciding]
+    if any(usage.has_fraction for usage in deciding):
         heading = "left" if left else "remembered"
         ends = "" if left else "0% is like a query set that the model never used, 100% like one that it used whole. "
         lines.append(f"{heading}: {ends}Intervals are cut at 0% and 100%; at most: the one-sided 95% limit.")
     lines += _notes(targets)
-    titles = {target.method: visible(test_of(target, target.method).title) for target in targets}
+    titles = {target.method: visible(target.tests[0].title) for target in targets}
     for method in dict.fromkeys(usage.method for usage in deciding):
         # Nothing is known of what would be missed where nothing shows what use looks like.
         shown = [usage for usage in deciding if usage.method == method and usage.p_fully is not None]
@@ -157,7 +155,7 @@ def _legend(result: KSResult) -> tuple[str, ...]:
 
 def _notes(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     """How to read what the deciding tests have in place of a share from 0% to 100%."""
-    usages = [usage for target in targets for usage in target.usage if usage.method == target.method]
+    usages = [usage for target in targets for usage in target.deciding]
     shares, lines = [round(100 * usage.fraction) for usage in usages if usage.has_fraction], []
     if min(shares, default=0) < 0:
         lines.append("Below 0%: by chance, or since the sets differ, the query set looks less used than the holdout.")
@@ -192,9 +190,10 @@ def _details(result: KSResult) -> tuple[str, ...]:
     if any(not usage.has_fraction for target in result.targets for usage in target.usage):
         lines.append(_unknown(result.targets))
     lines += [
-        f"The paper's rule{called(target)}: {rule_in_words(target)}"
+        f"The paper's rule{called(target)}: {target.ratio.rule}. {WHY_RULE} The verdict is that of the "
+        f"{visible(target.tests[0].title)}."
         for target in result.targets
-        if target.ratio is not None and target.ratio.rule != target.verdict
+        if target.ratio and target.ratio.rule != target.verdict
     ]
     # Limitations of what does not decide.
     own_caveats = {caveat for target in result.targets for caveat in target.finding.caveats}
@@ -203,7 +202,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
         for target in result.targets
         for test in target.tests
         for caveat in test.finding.caveats
-        if caveat not in own_caveats and usage_of(target, test.name)
+        if caveat not in own_caveats and isinstance(test.details, Usage)
     )
     if result.rates:
         lines.append(
@@ -230,12 +229,12 @@ def answer_of(target: TargetResult, level: float) -> Answer:
         if isinstance(test.details, OwnNumbers) and test.name != target.method:
             facts.append((f"Verdict, {title}", visible(test.finding.verdict)))
         facts += [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
-    if target.truth is not None:
-        truth = target.truth
+    if truth := target.truth:
         facts.append(("Truth", f"{truth.expected}: it used {share(truth.used_fraction)} of the query set"))
-    usage, deciding = usage_of(target, target.method), test_of(target, target.method)
+    deciding = target.tests[0]
+    usage = deciding.details
     name, shown, between, bar = "test", visible(deciding.title), "", None
-    if usage is not None:
+    if isinstance(usage, Usage):
         name, shown = f"estimated {WORDING[usage.question].fraction}", UNKNOWN
         if usage.has_fraction:
             shown = percent_cell(usage.fraction)
@@ -243,8 +242,8 @@ def answer_of(target: TargetResult, level: float) -> Answer:
             between += "" if 0 <= usage.fraction <= 1 else ", cut at 0% and 100%"
             ends = usage.fraction_low, usage.fraction_high, usage.upper
             bar = DrawnShare(usage.fraction, *ends, f"at most {at_most(usage.upper)}")
-    elif isinstance(deciding.details, RhoDetails):
-        rho = deciding.details.rho
+    elif isinstance(usage, RhoDetails):
+        rho = usage.rho
         name, shown, between = "rho", number_text(rho.median, 2), span(rho)
     trust = deciding.confidences.get("fraction")
     return Answer(
@@ -260,20 +259,12 @@ def answer_of(target: TargetResult, level: float) -> Answer:
     )
 
 
-def rule_in_words(target: TargetResult) -> str:
-    """What the paper's rule says and, where that is not the verdict, why, and which one decides."""
-    rule = target.ratio and target.ratio.rule
-    if rule == target.verdict:
-        return str(rule)
-    return f"{rule}. {WHY_RULE} The verdict is that of the {visible(test_of(target, target.method).title)}."
-
-
 SAMPLED = (0.001, 0.01, 0.05, *(share / 10 for share in range(1, 10)), 0.95, 0.99, 0.999, 0.9999, 0.99999, 1.0)
 
 
 def confidences(place: int, target: TargetResult, arrays: Arrays) -> tuple[Picture, ...]:
     """Confidences of target number `place`; none without rho, or of a result that came without arrays."""
-    if not arrays or target.ratio is None:
+    if not arrays or not target.ratio:
         return ()
     rho, name = target.ratio.rho, visible(target.name)
     which, replicates = typical(rho), len(rho.values)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.ks.result import GroupResult, KSResult, Rates, RhoDetails, TargetResult, TestResult, Usage
+from jaxaudit.audits.ks.result import GroupResult, KSResult, Rates, RhoDetails, TargetResult, Usage
 from jaxaudit.audits.ks.tests_of_use.test import TONES, percent_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
@@ -42,27 +42,17 @@ def verdicts(targets: Sequence[TargetResult], level: float) -> PageTable:
     columns["verdict"] = _verdict
     if any(target.usage for target in targets):
         heading = "/".join(WORDING[question].heading for question in questions_of(targets))
-        columns[f"{heading}\n({level_text(level)} interval)"] = _deciding_fraction
-        columns[_p_columns(targets)[0]] = _deciding_p
+        columns[f"{heading}\n({level_text(level)} interval)"] = lambda target: "".join(
+            fraction_interval(usage, " to ", "%") for usage in target.deciding
+        )
+        columns[_p_columns(targets)[0]] = lambda target: "".join(map(_p_none, target.deciding))
     return table_of("", targets, columns, ("model", "verdict"), tones=TONES, on="terminal")
 
 
 def _verdict(target: TargetResult) -> str:
     """`forgotten` is not to be read without its limit."""
-    usage = usage_of(target, target.method)
-    if target.verdict != "forgotten" or usage is None:
-        return target.verdict
-    return f"forgotten\n(at most {at_most(usage.upper)})"
-
-
-def _deciding_fraction(target: TargetResult) -> str:
-    usage = usage_of(target, target.method)
-    return "" if usage is None else fraction_interval(usage, " to ", "%")
-
-
-def _deciding_p(target: TargetResult) -> str:
-    usage = usage_of(target, target.method)
-    return "" if usage is None else _p_none(usage)
+    limits = [f"\n(at most {at_most(usage.upper)})" for usage in target.deciding if target.verdict == "forgotten"]
+    return "".join([target.verdict, *limits])
 
 
 def _p_none(usage: Usage) -> str:
@@ -108,7 +98,8 @@ def usage_cells(targets: Sequence[TargetResult], level: float) -> PageTable:
     """One row for each target and test of use, the deciding one first: p-values, and the used fraction with its limits;
     in 80 characters.
     """
-    rows = [(target, usage, test_of(target, usage.method)) for target in targets for usage in target.usage]
+    tests = [(target, test) for target in targets for test in target.tests]
+    rows = [(target, test.details, test) for target, test in tests if isinstance(test.details, Usage)]
     none, full = _p_columns(targets)
     columns: dict[str, Column] = {
         "model": ("0.name", visible),
@@ -142,26 +133,11 @@ def rho_cells(result: KSResult) -> PageTable:
         "the paper's rule,\nwhich decides nothing": ("2", str),
     }
     only = not any(target.usage for target in result.targets)
-    title = " ".join(["Ratio rho.", *noise_floor_text(result)])
+    title, floor = "Ratio rho.", result.noise_floor
+    if floor and floor.median is not None:
+        apart = f"{number_text(floor.median)} apart (at most {number_text(floor.max)})"
+        title += f" Noise floor: query models of different seeds are {apart}."
     return table_of(title, rows, columns, set(columns) - {"rho"}, on="both" if only else "details")
-
-
-def noise_floor_text(result: KSResult) -> tuple[str, ...]:
-    """How far models apart are that differ by the seed alone; nothing with fewer than two."""
-    floor = result.noise_floor
-    if floor is None or floor.median is None:
-        return ()
-    apart = f"{number_text(floor.median)} apart (at most {number_text(floor.max)})"
-    return (f"Noise floor: query models of different seeds are {apart}.",)
-
-
-def test_of(target: TargetResult, name: str) -> TestResult:
-    return next(test for test in target.tests if test.name == name)
-
-
-def usage_of(target: TargetResult, name: str) -> Usage | None:
-    """The numbers of a test; None if it is no test of use."""
-    return next((usage for usage in target.usage if usage.method == name), None)
 
 
 def fraction_interval(usage: Usage, to: str = "-", percent: str = "") -> str:
@@ -194,15 +170,10 @@ def percent_cell(value: float | None) -> str:
 
 
 def _truth(target: TargetResult) -> str:
-    if target.truth is None:
+    if not target.truth:
         return UNKNOWN
     used = target.truth.used_fraction
     return "none" if used == 0 else f"{used:.0%}" if used >= 0.01 else "under 1%"
-
-
-def kind_of(target: TargetResult, sets: ComparedSets) -> str:
-    """What the name of a target is of: a model of a table, or the target itself, by its file, where it has no name."""
-    return "model" if sets.scores is not None and target.name != sets.query.name else "target"
 
 
 def about(sets: ComparedSets, *, before: bool) -> str:
@@ -213,13 +184,13 @@ def about(sets: ComparedSets, *, before: bool) -> str:
     ]
     beside = ": the target's outputs on the query set are compared with those on the holdout" if sets.holdout else ""
     trained = f"No shadow model was trained{beside}."
-    if sets.scores is not None:
+    if sets.scores:
         models = [f"{count} {visible(role)}" for role, count in sets.scores.models.items()]
         trained = f"The table has scores by these models: {', '.join(models)}. No model was trained."
-    elif sets.shadows is not None:
+    elif sets.shadows:
         bank = f"The {sets.shadows.models:,} shadow models of the bank {visible(sets.shadows.name)}"
         trained = f"{bank} were trained on records of these sets. The target's outputs are compared with theirs."
-    elif sets.calibration is not None:
+    elif sets.calibration:
         trained = "Shadow models were trained on records of these sets. The target's outputs are compared with theirs."
     changed = ["The target's outputs are compared with those of the model before the deletion."] if before else []
     return " ".join([*sentences, trained, *changed])
@@ -232,21 +203,21 @@ PRIVLEAK_MEANS = "privleak is 0% of a model like the retrained one, and below 0%
 def field_numbers(targets: Sequence[TargetResult]) -> list[str]:
     """Forget quality and privleak, and what they are between retrained models."""
     lines = []
-    tofu_by_target = [(target.name, target.tofu) for target in targets if target.tofu is not None]
+    tofu_by_target = [(target.name, target.tofu) for target in targets if target.tofu]
     for target_name, tofu in tofu_by_target:
-        numbers = {
-            "forget quality": None if tofu.forget_quality is None else precise(tofu.forget_quality),
-            PRIVLEAK: None if tofu.privleak is None else f"{tofu.privleak:.1f}%",
-        }
-        number_texts = [f"{name} {value}" for name, value in numbers.items() if value is not None]
+        number_texts, means = [], ""
+        if tofu.forget_quality is not None:
+            number_texts.append(f"forget quality {precise(tofu.forget_quality)}")
+        if tofu.privleak is not None:
+            number_texts.append(f"{PRIVLEAK} {tofu.privleak:.1f}%")
+            means = f"; {PRIVLEAK_MEANS}"
         if number_texts:
-            means = "" if numbers[PRIVLEAK] is None else f"; {PRIVLEAK_MEANS}"
             lines.append(
                 f"{visible(target_name)}: {', '.join(number_texts)} (open-unlearning's numbers, which decide "
                 f"nothing{means})."
             )
-    worth = next((tofu.retrained for _, tofu in tofu_by_target if tofu.retrained is not None), None)
-    if worth is not None and worth.share_below is not None:
+    worth = next((tofu.retrained for _, tofu in tofu_by_target if tofu.retrained), None)
+    if worth and worth.share_below is not None:
         lines.append(
             f"Forget quality between {worth.models} retrained models: below {worth.nominal:g} for "
             f"{level_text(worth.share_below)} of pairs; a p-value at its level would be so for "
@@ -271,9 +242,7 @@ def statements(run: Run[KSResult]) -> PageTable:
     """A row a target: a sentence with its numbers and what it assumes, and what these numbers do not say."""
     provenance, sets = run.provenance, compared_sets(run.provenance.data)
     compared = {"query set": sets.query, "holdout": sets.holdout, "known members": sets.members}
-    counts = ", ".join(
-        f"{one_set.records:,} records of the {words}" for words, one_set in compared.items() if one_set is not None
-    )
+    counts = ", ".join(f"{one_set.records:,} records of the {words}" for words, one_set in compared.items() if one_set)
     when = f"On {visible(provenance.started[:10])}, jaxaudit {visible(provenance.jaxaudit)} compared outputs"
     rows = []
     for target in run.result.targets:
@@ -287,9 +256,8 @@ def statements(run: Run[KSResult]) -> PageTable:
 
 
 def _not_said(target: TargetResult) -> str:
-    usage = target.usage[0] if target.usage else None
     noun = "memory" if target.method == "deletion" else "use"
-    less = f"less {noun}" if usage is None else f"{noun} of up to {at_most(usage.upper)}"
+    less = f"{noun} of up to {at_most(target.usage[0].upper)}" if target.usage else f"less {noun}"
     return NOT_SAID[target.verdict].format(less=less)
 
 
@@ -317,9 +285,11 @@ def groups_beside(targets: Sequence[TargetResult], sets: ComparedSets) -> tuple[
     """The finding on the groups of each target, with all of them, and how p-values are adjusted."""
     findings = []
     for target in targets:
-        if (grouping := target.grouping) is not None:
+        if grouping := target.grouping:
             verdicts = {group.verdict for group in target.groups}
-            about = f"By group, {kind_of(target, sets)} {visible(target.name)}"
+            # A table without a model's name has the target itself.
+            kind = "model" if sets.scores and target.name != sets.query.name else "target"
+            about = f"By group, {kind} {visible(target.name)}"
             conditions = tuple(f"group-{verdict}" for verdict in FOUND if verdict in verdicts)
             notes = *_columns(target.groups), NUMBERED, grouping.adjustment
             findings.append(Beside(about, grouping.finding, conditions, _table(about, target.groups), notes))

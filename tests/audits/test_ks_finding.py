@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from support.saved_runs.ks import UNSURE, UNUSED, USED, check, decided, judged, rho_between
 
 from jaxaudit import Check, HoldoutTest, Judgement, RhoTest, ShadowTest, TargetResult
-from jaxaudit.audits import Checked, Lack, adjusted
+from jaxaudit.audits import Checked, adjusted
 from jaxaudit.metrics import Limits, Rho, Usage, conclude, holm
 from jaxaudit.metrics import checks as preflight
 
@@ -47,7 +47,7 @@ def test_the_first_test_decides_and_all_are_kept():
 )
 def test_rho_decides_by_its_interval(rho: Rho, verdict: str, unlike: str, words: str):
     """And never says `forgotten` where nobody knows how much is remembered."""
-    assert RhoTest().decide(rho, (), (), (), lacks=(Lack("Give members"),)).finding.verdict == unlike
+    assert RhoTest().decide(rho, (), (), (), lacks=(("Give members", ""),)).finding.verdict == unlike
     finding = judged(rho=rho).finding
     assert finding.verdict == verdict
     assert words in finding.sentence

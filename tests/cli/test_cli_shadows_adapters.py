@@ -12,7 +12,7 @@ from support.details import details_of
 from support.language_models import POSITIONS, save_model, write_lines
 
 from jaxaudit import load_bank
-from jaxaudit.cli.groups import TextNetwork
+from jaxaudit.cli.groups import ShadowNetwork
 from jaxaudit.cli.read_sets import text_reader
 from jaxaudit.errors import InputError
 
@@ -96,8 +96,8 @@ def test_options_of_adapters_that_do_not_fit_are_refused(name: str, here: Path):
 
 
 def test_a_template_is_part_of_every_record(here: Path):
-    assert text_reader([QUERY], TextNetwork()) is not None
-    read = [text_reader([QUERY], TextNetwork(template=each)) for each in (None, "{}", "Q: {} A: ")]
+    assert text_reader([QUERY], ShadowNetwork()) is not None
+    read = [text_reader([QUERY], ShadowNetwork(template=each)) for each in (None, "{}", "Q: {} A: ")]
     usual, same, longer = (each(QUERY).inputs for each in read if each is not None)
     np.testing.assert_array_equal(usual, same)
     assert not np.array_equal(longer, usual)
@@ -105,7 +105,7 @@ def test_a_template_is_part_of_every_record(here: Path):
     np.testing.assert_array_equal((longer >= 0).sum(axis=1), (usual >= 0).sum(axis=1))
     write_lines("t.jsonl", [{"text": "ann bo"}])
     with pytest.raises(InputError, match="is for prompts and questions"):
-        text_reader(["t.jsonl"], TextNetwork(template="Q: {}"))
+        text_reader(["t.jsonl"], ShadowNetwork(template="Q: {}"))
 
 
 BAD: dict[str, tuple[list[dict[str, Any]], str]] = {

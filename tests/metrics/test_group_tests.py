@@ -371,4 +371,4 @@ def test_no_records_of_a_set_equal_scores_and_a_single_group() -> None:
         assert within_group(KEY, np.arange(3.0), size)[:2] == (1.0, 1.0)
     assert within_group(KEY, np.ones(8), 4).p_never == 1
     assert {test.p_never for test in among_groups(np.ones(8), np.arange(8), 3)} == {1.0}
-    assert (standard_means(np.arange(3.0), np.zeros(3, int), 3).deviations > 0).all()
+    assert np.isfinite(standard_means(np.arange(3.0), np.zeros(3, int), 3)[1]).all()

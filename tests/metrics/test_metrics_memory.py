@@ -45,9 +45,7 @@ class World:
         )
 
     def ratio(self, *, grouped: bool = False) -> Ratio:
-        cuts = np.cumsum(self.sizes)[:2]
-        query, holdout, members = np.split(residual_scores(self.odds, self.predictors), cuts)
-        return set_means(query, holdout, members, tuple(np.split(self.groups, cuts)) if grouped else (None, None, None))
+        return set_means(residual_scores(self.odds, self.predictors), self.sizes, self.groups if grouped else None)
 
 
 def most(rate: float, trials: int = TRIALS) -> float:

@@ -198,7 +198,7 @@ def _fit(net: PureModule, weights: NamedWeights, inputs: Any, labels: np.ndarray
         hits.append(right)
         own_log_probs.append(own_log_prob)
         probabilities &= bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, rtol=0, atol=1e-5))
-        if net.origin.outputs is not None:
+        if net.origin.outputs:
             origin_outputs = net.origin.outputs(weights.params, weights.state, some).astype(np.float64)
             farthest = float(np.maximum(farthest, np.linalg.norm(logits - origin_outputs, axis=1).max()))
             squares += float(np.square(origin_outputs).sum())
@@ -207,17 +207,18 @@ def _fit(net: PureModule, weights: NamedWeights, inputs: Any, labels: np.ndarray
             f"{weights.name}: the outputs of the network are probabilities, since they are not negative and sum to one "
             "for each record; it must return logits: leave out its last softmax."
         )
-    error = None
-    if net.origin.outputs is not None:
-        error = float(farthest / max(np.sqrt(squares / len(labels)), np.finfo(np.float32).tiny))
-    if error is not None and np.isfinite(squares) and not error <= MOST_CONVERSION_ERROR:
+    fit = float(np.concatenate(hits).mean()), float(np.concatenate(own_log_probs).mean())
+    if not net.origin.outputs:
+        return *fit, None
+    error = float(farthest / max(np.sqrt(squares / len(labels)), np.finfo(np.float32).tiny))
+    if np.isfinite(squares) and not error <= MOST_CONVERSION_ERROR:
         raise InputError(
             f"{weights.name}: in JAX the outputs of the network differ from those in {net.origin.framework} by "
             f"{error:.1e} of their size, more than {MOST_CONVERSION_ERROR:g}, so its gradients would be those of "
             "another function. Does it compute in 16 bits, or in place? Keep it in 32 bits, and compute without "
             "changing tensors in place; on a GPU also set JAX_DEFAULT_MATMUL_PRECISION=highest."
         )
-    return float(np.concatenate(hits).mean()), float(np.concatenate(own_log_probs).mean()), error
+    return *fit, error
 
 
 SUMS = "A record's information grows with its number of tokens: compare weights on the same records."

@@ -175,14 +175,8 @@ def efficacy_finding(
 
 
 def _compared(judged: WeightsExposure, reference: WeightsExposure) -> str:
-    judged_efficacy, reference_efficacy = judged.efficacy, reference.efficacy
-    relation = (
-        "equal to"
-        if judged_efficacy == reference_efficacy
-        else "below"
-        if judged_efficacy < reference_efficacy
-        else "above"
-    )
+    relation = "below" if judged.efficacy < reference.efficacy else "above"
+    relation = "equal to" if judged.efficacy == reference.efficacy else relation
     return f"efficacy {relation} that of {reference.name}"
 
 

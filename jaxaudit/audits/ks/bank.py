@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Int, Key, Real, Shaped, UInt32
+from jaxtyping import Array, Int, Key, Real, Shaped, UInt32
 
 from jaxaudit.audits.bank_odds import model_outputs
 from jaxaudit.audits.ks.models import refuse_diverged
@@ -24,6 +24,7 @@ from jaxaudit.data.groups import number_sets
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError, writing
 from jaxaudit.learners import Learner
+from jaxaudit.metrics.arrays import Mask, Members, Numbers
 from jaxaudit.metrics.deal import RATE, Dealt, dealt_records, limit, other_row, row_fits
 from jaxaudit.metrics.scores import rank_scale
 from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
@@ -38,7 +39,7 @@ HOLDOUT_MODELS, SHADOW_MODELS = 40, 77
 class BankPlan(NamedTuple):
     """The training sets of a bank (columns are query set, holdout, calibration set), and the seed of each training."""
 
-    membership: Bool[np.ndarray, "models n"]
+    membership: Members
     seeds: UInt32[np.ndarray, " models"]
 
 
@@ -50,7 +51,7 @@ def plan_bank(
     holdout: int = 0,
     calibration: int = 0,
     groups: Shaped[np.ndarray, " dealt"] | None = None,
-    dropped: Bool[np.ndarray, " n"] | None = None,
+    dropped: Mask | None = None,
     coins: bool = False,
 ) -> BankPlan:
     """Draws the training sets of a bank of shadow models.
@@ -122,6 +123,7 @@ def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:
     return np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
 
 
+GOES_ON = "make room there and repeat the command, which goes on with what is missing: no trained model is lost."
 MOST_BYTES = 1 << 28
 """The most bytes of outputs on the host at a time, unless those of one model need more."""
 
@@ -190,20 +192,14 @@ def _keep(
         part = slice(start, start + size)
         some = jax.tree.map(lambda leaf, part=part: leaf[part], params)
         for model, log_probs in zip(own_rows[rows][part].tolist(), log_probs_many(learner, some, inputs), strict=True):
-            if not outputs_path(directory, model).exists():
-                values = np.exp(log_probs) if description.outputs == "probabilities" else log_probs
-                _write(directory, model, values[:, None].astype(np.float32), description)
+            if outputs_path(directory, model).exists():
+                continue
+            values = np.exp(log_probs) if description.outputs == "probabilities" else log_probs
+            outputs = values[:, None].astype(np.float32)
+            refuse_diverged(~np.isfinite(outputs).all(axis=(1, 2))[None], np.array([model]))
+            with writing(f"{directory}: model {model} of {description.models}", GOES_ON):
+                write_outputs(directory, model, outputs, description)
     return np.asarray(rows)
-
-
-def _write(
-    directory: Path, model: int, outputs: Float32[np.ndarray, "n views values"], description: Description
-) -> None:
-    finite = np.asarray(np.isfinite(outputs).all(axis=(1, 2)))
-    refuse_diverged(~finite[None], np.array([model]))
-    more = "make room there and repeat the command, which goes on with what is missing: no trained model is lost."
-    with writing(f"{directory}: model {model} of {description.models}", more):
-        write_outputs(directory, model, outputs, description)
 
 
 def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
@@ -236,7 +232,7 @@ class RowMatch(NamedTuple):
     shown: bool
 
 
-def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
+def first_models(bank: Bank) -> dict[int, Numbers]:
     """Log-odds of the first finished models of a bank with usable outputs."""
     log_odds = {}
     for model in bank.finished().tolist():
@@ -247,9 +243,7 @@ def first_models(bank: Bank) -> dict[int, Float[np.ndarray, " n"]]:
     return log_odds
 
 
-def match_row(
-    bank: Bank, model: int, log_odds: Float[np.ndarray, " n"], odds_by_model: dict[int, Float[np.ndarray, " n"]]
-) -> RowMatch | None:
+def match_row(bank: Bank, model: int, log_odds: Numbers, odds_by_model: dict[int, Numbers]) -> RowMatch | None:
     """How well log-odds fit the membership masks of a bank; None with one model, or where somebody else drew them. Over
     all checks together, right outputs are attributed to another model with a probability of at most 1%.
     """

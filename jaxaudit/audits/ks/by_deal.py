@@ -21,6 +21,7 @@ from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, outputs_of
 from jaxaudit.data.paths import whole_file
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import units_of_records
 from jaxaudit.metrics.deal import deal_holdout, deal_members, merge_groups
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import ShadowModels
@@ -104,7 +105,7 @@ def deal(
     copied = len(np.unique(hashes)) < len(hashes)
     units = None
     if records.groups is not None or copied:
-        units = merge_groups(np.arange(len(records)) if records.groups is None else records.groups, hashes)
+        units = merge_groups(units_of_records(records.groups, len(records)), hashes)
     held = deal_holdout(key, len(records), holdout, units)
     stay = np.zeros_like(held) if members is None else deal_members(key, held, members, units)
     rows = Sets(query=~(held | stay), holdout=held, members=None if members is None else stay)

@@ -89,8 +89,8 @@ def refuse_groups_of_members(table: ScoreTable) -> None:
     """Refuses groups with records among the known members and in another set, where groups were dealt whole."""
     if table.groups is None:
         return
-    dealt_units = table.groups[table.rows("query", "holdout")]
-    common = len(np.intersect1d(table.groups[table.rows("members")], dealt_units))
+    units_of_records = table.groups[table.rows("query", "holdout")]
+    common = len(np.intersect1d(table.groups[table.rows("members")], units_of_records))
     if common:
         raise InputError(
             f"{table.name}: {common} groups have records among the known members, and in the query set or the holdout: "
@@ -121,7 +121,7 @@ class GroupEvidence(NamedTuple):
 
     def can_reach(self, tests: int = 1) -> bool:
         """Whether some scores would lead to a p-value of at most 5% after it is multiplied by the number of tests."""
-        return self.test is not None and not self.unlike and reaches(self.test.least * tests)
+        return bool(self.test) and not self.unlike and reaches(self.test.least * tests)
 
 
 def group_evidence(
@@ -134,11 +134,9 @@ def group_evidence(
     tests = len(dealt_groups.names) * len(table.of("target"))
     exact = _exact(key, table, target, dealt_groups, least_permutations(FINER * tests))
     placed = placed_scores(table, target, directions)
-    modelled = exact if placed is None else _by_models(table, placed, dealt_groups, level)
+    modelled = _by_models(table, placed, dealt_groups, level) if placed else exact
     return tuple(
-        by_models
-        if by_models.test is not None and not by_deal.can_reach(tests)
-        else by_deal._replace(share=by_models.share)
+        by_models if by_models.test and not by_deal.can_reach(tests) else by_deal._replace(share=by_models.share)
         for by_deal, by_models in zip(exact, modelled, strict=True)
     )
 
@@ -272,6 +270,10 @@ AdjustedValues = tuple[float | None, float | None]
 """A p-value adjusted by Holm's method, and by that of Benjamini and Hochberg; None if it is not counted."""
 ENOUGH_MODELS = 5
 """Models without the query set, from which on Student's t is no longer wide beyond use."""
+FEW_MODELS = (
+    "{models} models without the query set can hardly show one group among several, however much of it is left: "
+    f"give {ENOUGH_MODELS} or more (columns `unused.`), or deal the records of each group over both sets."
+)
 NO_SHARE = "Shares of groups by models of known truth are not given: {why}."
 NONE_RULED_OUT = "A group that is not found is not shown to be forgotten."
 
@@ -321,7 +323,7 @@ def with_groups(
         has_share = any(np.isfinite(part.share.fraction) for part in parts)
         no_share = (NO_SHARE.format(why=why),) if why and has_share else ()
         finding = _finding(groups, dealt_groups, len(parts) * len(targets), len(table.of("unused")), reasons, doubts)
-        trust = trusted_by_checks(finding.confidence, target.checks, frozenset({HOLDOUT_LIKE_QUERY}))
+        trust = trusted_by_checks((finding.confidence, frozenset({HOLDOUT_LIKE_QUERY})), target.checks)
         finding = structs.replace(finding, confidence=trust, caveats=(*finding.caveats, *no_share))
         groups.sort(key=lambda group: (np.inf if group.p_never is None else group.p_never, group.name))
         grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests)
@@ -395,9 +397,11 @@ def _finding(
         reason = "; ".join(withheld)
         return undecided("No verdict by group can be given.", (reason,), sentence(reason))
     bases = dict.fromkeys(group.basis for group in groups)
-    few = (few_models_text(models),) if "models" in bases and models < ENOUGH_MODELS and tests > 1 else ()
+    few = (FEW_MODELS.format(models=models),) if "models" in bases and models < ENOUGH_MODELS and tests > 1 else ()
     helps = (*few, *((needs_text(dealt_groups, tests),) if counts["cannot be found"] else ()))
-    unlike = () if not counts["inconclusive"] else (_unlike(counts["inconclusive"]),)
+    count_unlike = counts["inconclusive"]
+    verb, pronoun = ("has", "it") if count_unlike == 1 else ("have", "them")
+    unlike = (UNLIKE.format(count=f"{plural(count_unlike, 'group')} {verb}", them=pronoun),) if count_unlike else ()
     of_set = tuple(f"Of the whole set: {doubt}." for doubt in doubts)
     caveats = (NONE_RULED_OUT, *unlike, *of_set, *((BY_MODELS,) if "models" in bases else ()), UNRELATED)
     trusts = [confidence for basis, confidence in RESTS.items() if basis in bases]
@@ -430,19 +434,6 @@ def _finding(
         "The numbers of records and groups allow no verdict.",
         caveats,
         helps,
-    )
-
-
-def _unlike(count: int) -> str:
-    return UNLIKE.format(
-        count=f"{plural(count, 'group')} {'has' if count == 1 else 'have'}", them="it" if count == 1 else "them"
-    )
-
-
-def few_models_text(models: int) -> str:
-    return (
-        f"{models} models without the query set can hardly show one group among several, however much of it is left: "
-        f"give {ENOUGH_MODELS} or more (columns `unused.`), or deal the records of each group over both sets."
     )
 
 

@@ -13,18 +13,12 @@ from jaxaudit.audits.ks.result import Truth
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.ensemble import Progress
+from jaxaudit.metrics.arrays import Indices, Integers, Numbers, PerModel, Scores
 from jaxaudit.metrics.checks import Check, models_of_test
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
 Value = TypeVar("Value")
-
-
-class Before(NamedTuple):
-    """Log-odds (nats) of a target before a deletion, on query and holdout records, and what rounds others like them."""
-
-    log_odds: Float[np.ndarray, " asked"]
-    at_resolution: Coarsening
 
 
 class TargetOutputs(NamedTuple):
@@ -37,9 +31,10 @@ class TargetOutputs(NamedTuple):
         printed: whether the target's file has rounded probabilities.
         confidences: of the query records' own classes, at the resolution of the target's file.
         checks: of the outputs themselves.
-        unseen: which of these records are calibration records that it is known not to have used; None if no outputs on
+        unseen: which of these records are calibration records that it is known not to have used; none if no outputs on
             the calibration set are compared.
-        before: outputs of the same target before a deletion, if known.
+        before: log-odds (nats) of the same target before a deletion, on query and holdout records, and what rounds
+            others like them; if known.
         trained_here: whether this audit trained it like the shadow models.
         file: its outputs on the query set; None of a model without a file.
     """
@@ -51,8 +46,8 @@ class TargetOutputs(NamedTuple):
     printed: bool
     confidences: Float[np.ndarray, "1 n"]
     checks: tuple[Check, ...] = ()
-    unseen: Bool[np.ndarray, " asked"] | None = None
-    before: Before | None = None
+    unseen: Bool[np.ndarray, " asked"] = np.zeros(0, bool)
+    before: tuple[Float[np.ndarray, " dealt"], Coarsening] | None = None
     trained_here: bool = False
     file: Outputs | None = None
 
@@ -90,11 +85,10 @@ class Evidence:
         return slice(0, self.pool.holdout.stop)
 
     @property
-    def in_calibration(self) -> Bool[np.ndarray, " asked"] | None:
-        """Marks the calibration set among the compared records; None if no outputs on it are compared."""
+    def in_calibration(self) -> Bool[np.ndarray, " asked"]:
+        """Marks the calibration set among the compared records; no record if no outputs on it are compared."""
         first, compared = self.pool.calibration.start, self.pool.compared
-        in_set = (compared >= first) & (compared < self.pool.calibration.stop)
-        return in_set if self.pool.compares_calibration else None
+        return (compared >= first) & (compared < self.pool.calibration.stop) & self.pool.compares_calibration
 
     @property
     def known_members(self) -> slice:
@@ -102,7 +96,7 @@ class Evidence:
         compared = len(self.pool.compared)
         return slice(compared - (self.pool.members.stop - self.pool.members.start), compared)
 
-    def groups(self, compared: slice | Int[np.ndarray, " some"]) -> Int[np.ndarray, " some"] | None:
+    def groups(self, compared: slice | Indices) -> Indices | None:
         """The group of each of these compared records, numbered from 0; None if records were dealt one by one."""
         groups = self.pool.examples.groups
         return None if groups is None else number_groups(groups[self.pool.compared[compared]])
@@ -125,7 +119,7 @@ class Evidence:
             f"log-odds {kinds}", lambda: np.take(self.models.log_odds[indices], self.pool.compared, axis=1)
         )
 
-    def own_accuracy(self, *kinds: str) -> Float[np.ndarray, " models"]:
+    def own_accuracy(self, *kinds: str) -> PerModel:
         """The accuracy of each model of these kinds on its own training records, in the same order."""
         return self.models.own_accuracy[self.models.of(*kinds)]
 
@@ -147,7 +141,7 @@ class Evidence:
 
 
 def of_rho(
-    models: ShadowModels, values: Float[np.ndarray, "models n"]
+    models: ShadowModels, values: Scores
 ) -> tuple[Float[np.ndarray, "replicates n"], Float[np.ndarray, "replicates n"], Float[np.ndarray, "controls n"]]:
     """These values of the query, calibration and control models; no rows where there is no such model."""
     query, calibration, controls = (values[models.of(kind)] for kind in OF_RHO)
@@ -178,7 +172,7 @@ def of_file(
     return odds, resolution_of(grids), confidences
 
 
-def own_log_odds(file: Outputs, labels: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def own_log_odds(file: Outputs, labels: Integers) -> Numbers:
     """The log-odds (nats) of each record's own class from a file of logits, precise near a probability of 1."""
     with np.errstate(over="ignore"):
         return log_odds(file.logits.astype(np.float64), file.columns(labels))

@@ -27,6 +27,7 @@ from jaxaudit.data.examples import Role
 from jaxaudit.data.labels import number_groups
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.metrics.arrays import units_of_records
 from jaxaudit.metrics.checks import MIN_REACH
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.shadow import LEAST_RECORDS, refuse_few
@@ -114,10 +115,9 @@ def judge(
         test.refuse_pool(pool)
     outputs = [target.says(evidence, kind) for target, kind in zip(targets, kinds_of_targets(targets), strict=True)]
     refuse_one_target_twice([file for file in outputs if not file.trained_here], evidence)
-    for target_outputs in outputs:
+    for target_outputs in outputs if pool.compares_calibration else ():
         # Records that a simulated target was trained on are no known non-members of it.
-        if target_outputs.unseen is not None:
-            refuse_few(int(target_outputs.unseen.sum()))
+        refuse_few(int(target_outputs.unseen.sum()))
     audit = judge_outputs(key, evidence, outputs, tests, level=level)
     measured = leave_one_out(key, evidence, tests, level=level, progress=progress) if rates else ()
     kinds = dict.fromkeys(kind for test in tests for kind in test.kinds())
@@ -229,7 +229,7 @@ def leave_one_out(
             verdicts[used][judged.targets[0].verdict] += 1
             sizes[used].append(judging.queries)
             done += 1
-            if progress is not None:
+            if progress:
                 progress(done, total)
         for used, counts in verdicts.items():
             numbers = (counts[name] for name in ("not forgotten", "forgotten", "inconclusive"))
@@ -248,9 +248,8 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
                 f"`rates` needs more than {LEAST} models {kind_words(kind)}, one of which is the target; "
                 f"there are {models}. Train more, or add some to the bank."
             )
-    in_calibration = evidence.in_calibration
-    if test.compares_calibration and in_calibration is not None:
-        unseen = int((~evidence.members(*OF_QUERY)[:, in_calibration]).sum(axis=1).min())
+    if test.compares_calibration and evidence.pool.compares_calibration:
+        unseen = int((~evidence.members(*OF_QUERY)[:, evidence.in_calibration]).sum(axis=1).min())
         if unseen < LEAST_RECORDS:
             raise InputError(
                 f"`rates`: a shadow model was not trained on {unseen} of the calibration records, and as a target "
@@ -267,20 +266,18 @@ def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tu
 
 
 def _as_target(evidence: Evidence, index: int) -> _Case:
-    models, records, in_calibration = evidence.models, evidence.pool.compared, evidence.in_calibration
+    models, records = evidence.models, evidence.pool.compared
+    target_outputs = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)
     # Its known non-members are the calibration records that it was not trained on.
-    unseen = None if in_calibration is None else in_calibration & ~models.membership[index, records]
-    target_outputs = _target_outputs(evidence, models.log_odds[index, records], evidence.queries)._replace(
-        unseen=unseen
-    )
-    return evidence.among(np.arange(len(models)) != index), target_outputs
+    unseen = evidence.in_calibration & ~models.membership[index, records]
+    return evidence.among(np.arange(len(models)) != index), target_outputs._replace(unseen=unseen)
 
 
 def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float) -> _Case:
     """A model as a target, with a query set of which it used this fraction, and a holdout that it did not use."""
     members, whole = evidence.members(Kind.MIXED)[:, evidence.dealt_records], evidence.pool.groups
     # The units of randomisation: records, or whole groups.
-    units = np.arange(members.shape[1]) if whole is None else number_groups(whole)
+    units = number_groups(units_of_records(whole, members.shape[1]))
     rows = members[:, np.unique(units, return_index=True)[1]]
     membership = rows[index]
     generator = generator_of(stream(key, "leave one out", index))

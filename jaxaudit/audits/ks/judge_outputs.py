@@ -14,7 +14,6 @@ from jaxaudit.audits.ks.result import (
     Details,
     KSAudit,
     KSResult,
-    Measured,
     NoiseFloor,
     OwnNumbers,
     RhoDetails,
@@ -23,7 +22,7 @@ from jaxaudit.audits.ks.result import (
     Truth,
 )
 from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest
-from jaxaudit.audits.ks.tests_of_use.test import reduced_words
+from jaxaudit.audits.ks.tests_of_use.test import Trust, reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
@@ -35,6 +34,7 @@ WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow mod
 """Kinds of models without query records; the first present shows if the calibration set is like the query set."""
 SHARED = (preflight.SHADOW_ACCURACY, preflight.CALIBRATION_LIKE_QUERY)
 """Checks that several tests depend on and that need models."""
+NOT_MEASURED = "not measured, since this audit has no models to measure it on; add RhoTest() to the tests"
 HOLM = ("Holm 1979",)
 OF_SETS = (preflight.HOLDOUT_LIKE_QUERY, preflight.MEMBERS_LIKE_QUERY)
 """Checks of the sets alone. If one of them fails, it is given as the reason before any other failed check."""
@@ -71,7 +71,7 @@ def judge_outputs(
         for target_outputs, judgements in zip(outputs, judged, strict=True)
     )
     query, calibration, controls = of_rho(evidence.models, evidence.models.confidences[:, : evidence.queries])
-    floor = None if all(target.ratio is None for target in targets) else floor_of(noise_floor(query))
+    floor = floor_of(noise_floor(query)) if any(target.ratio for target in targets) else None
     return KSAudit(
         result=KSResult(level=level, targets=targets, noise_floor=floor),
         target_confidences=np.concatenate([target_outputs.confidences for target_outputs in outputs]),
@@ -122,13 +122,10 @@ def _common_checks(evidence: Evidence) -> tuple[Check, ...]:
     if evidence.pool.classless:
         return ()
     labels, pool, own_accuracy = evidence.pool.examples.labels, evidence.pool, evidence.own_accuracy(*OF_RHO[:2])
-    kind_without_query = next((kind for kind in WITHOUT_QUERY if evidence.count(kind)), None)
     checks = [preflight.shadow_accuracy(own_accuracy)] if len(own_accuracy) else []
-    if kind_without_query is not None:
-        accuracy = evidence.models.take(evidence.models.of(kind_without_query)).query_accuracy
-        checks.append(
-            preflight.calibration_reach(accuracy, labels[pool.query], models_name=WITHOUT_QUERY[kind_without_query])
-        )
+    for kind in [kind for kind in WITHOUT_QUERY if evidence.count(kind)][:1]:
+        accuracy = evidence.models.take(evidence.models.of(kind)).query_accuracy
+        checks.append(preflight.calibration_reach(accuracy, labels[pool.query], models_name=WITHOUT_QUERY[kind]))
     if len(labels[pool.calibration]):
         sets = labels[pool.query], labels[pool.calibration]
         checks.append(preflight.class_coverage(*sets, pool.examples.class_names))
@@ -139,7 +136,7 @@ def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> t
     """The shared checks that a verdict depends on and that could not be made."""
     needed = frozenset[str]().union(*(judgement.rests_on for judgement in judgements))
     made_checks = {check.name for check in common}
-    return tuple(preflight.not_measured(name) for name in SHARED if name in needed - made_checks)
+    return tuple(Check(name, False, None, None, False, NOT_MEASURED) for name in SHARED if name in needed - made_checks)
 
 
 def target_result(
@@ -163,7 +160,15 @@ def target_result(
         truth=truth,
         finding=finding,
         tests=tuple(
-            TestResult(judgement.test, judgement.title, judgement.finding, _shown(judgement), _confidences(judgement))
+            TestResult(
+                judgement.test,
+                judgement.title,
+                judgement.finding,
+                _shown(judgement),
+                {"p_never": judgement.p[0], "fraction": judgement.fraction[0]}
+                if isinstance(judgement.details, Usage)
+                else {},
+            )
             for judgement in decided
         ),
         checks=every,
@@ -172,14 +177,14 @@ def target_result(
 
 def _checked(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Judgement:
     """The judgement as far as the checks allow it."""
-    of_fraction, usage = judgement.fraction_rests_on or judgement.rests_on, judgement.details
+    of_fraction, usage = judgement.fraction[1] or judgement.rests_on, judgement.details
     failed = [check for check in every if check.decisive and not check.passed and check.name in of_fraction]
     if failed and isinstance(usage, Usage):
         judgement = judgement.of(without_fraction(usage, tuple(f"{check.name}: {check.message}" for check in failed)))
     return judgement._replace(
         finding=_with_checks(judgement, judgements, every),
-        p_confidence=trusted_by_checks(judgement.p_confidence, every, judgement.p_rests_on),
-        fraction_confidence=trusted_by_checks(judgement.fraction_confidence, every, of_fraction),
+        p=(trusted_by_checks(judgement.p, every), judgement.p[1]),
+        fraction=(trusted_by_checks((judgement.fraction[0], of_fraction), every), of_fraction),
     )
 
 
@@ -195,18 +200,12 @@ def _shown(judgement: Judgement) -> Details:
         details = msgspec.structs.replace(
             details,
             method=judgement.test,
-            fraction=nan if share is None else share.value,
+            fraction=share.value if share else nan,
             doubts=(),
             unsettled=(),
             invalid=(),
         )
     return details
-
-
-def _confidences(judgement: Judgement) -> dict[Measured, Confidence]:
-    if not isinstance(judgement.details, Usage):
-        return {}
-    return {"p_never": judgement.p_confidence, "fraction": judgement.fraction_confidence}
 
 
 def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Finding:
@@ -227,7 +226,7 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
     deciding = (check for check in failed if check.decisive and check.name not in judgement.weakened_by)
     decisive = min(deciding, key=lambda check: check.name not in OF_SETS, default=None)
     finding = judgement.finding
-    if decisive is not None:
+    if decisive:
         reason = f"{decisive.name}: {decisive.message}"
         finding = undecided(
             f"The check {decisive.name} failed, and the verdict would rest on it.",
@@ -242,8 +241,9 @@ def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every:
     return msgspec.structs.replace(finding, checks=in_order(shown))
 
 
-def trusted_by_checks(confidence: Confidence, every: tuple[Check, ...], names: frozenset[str]) -> Confidence:
+def trusted_by_checks(trust: Trust, every: tuple[Check, ...]) -> Confidence:
     """Confidence in a number, reduced if a check that it depends on failed."""
+    confidence, names = trust
     failed = [check for check in every if not check.passed and check.name in names]
     if confidence.word == "none" or not failed:
         return confidence

@@ -16,11 +16,12 @@ from jaxaudit.audits.finding import Confidence, no_confidence, plural
 from jaxaudit.audits.ks.tests_of_use.test import NO_FRACTION, NOT_KNOWN, USED, Words, p_text
 from jaxaudit.data.scores.columns import ModelRole
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
+from jaxaudit.metrics.arrays import Indices, Integers, Numbers
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.permutation import set_effects
 from jaxaudit.metrics.score_tests import ShareLeft, cut_scores, normal_scores, one_sided_groups, residuals, share_left
 from jaxaudit.metrics.shadow import undamaged_on_holdout, unlike_models
-from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Question
+from jaxaudit.metrics.usage import ALPHA, LEVEL, UNKNOWN, Limits, Question
 
 FEWEST_ALIKE = 3
 """Fewer models say nothing of how much models of one recipe differ."""
@@ -37,11 +38,6 @@ def directed_scores(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     return {name: table.directions[name] for name in target.scores if table.directions[name]}
 
 
-def between_models(table: ScoreTable, target: ScoredModel, level: float) -> ShareLeft | None:
-    """The target's place between models of known truth; None if there are none, or no score that all of them have."""
-    return _place(table, target, directed_scores(table, target), ALPHA, level)
-
-
 def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     """Which way each score that all have points, by models of known truth: 1 if it is higher with use, -1 if lower, 0
     if that is chance. Over all scores, models that do not differ give a direction in at most 5% of tables to either
@@ -49,22 +45,13 @@ def ways_of_use(table: ScoreTable, target: ScoredModel) -> dict[str, int]:
     """
     if not models_that_used(table, target):
         return {}
-    places = {name: _place(table, target, {name: 1}, ALPHA / len(target.scores)) for name in target.scores}
+    places = {name: between_models(table, target, {name: 1}, ALPHA / len(target.scores)) for name in target.scores}
     return {
-        name: int(np.sign(place.effect)) * (abs(place.effect) > place.chance)
-        for name, place in places.items()
-        if place is not None
+        name: int(np.sign(place.effect)) * (abs(place.effect) > place.chance) for name, place in places.items() if place
     }
 
 
-def contrary_scores(table: ScoreTable, target: ScoredModel) -> tuple[str, ...]:
-    """The target's scores that models of known truth show to point the other way than they are taken to."""
-    return tuple(name for name, way in ways_of_use(table, target).items() if way * table.directions[name] < 0)
-
-
-def means_of_units(
-    table: ScoreTable, rows: Int[np.ndarray, " some"], values: Float[np.ndarray, " some"]
-) -> Float[np.ndarray, " units"]:
+def means_of_units(table: ScoreTable, rows: Indices, values: Float[np.ndarray, " some"]) -> Float[np.ndarray, " units"]:
     """One number for each unit that was dealt: for each of these records; with groups, for each group its mean."""
     if table.groups is None:
         return values
@@ -72,7 +59,7 @@ def means_of_units(
     return np.bincount(unit_of_record, values) / np.bincount(unit_of_record)
 
 
-def of_rows(column: Int[np.ndarray, " n"] | None, rows: Int[np.ndarray, " some"]) -> Int[np.ndarray, " some"] | None:
+def of_rows(column: Integers | None, rows: Indices) -> Indices | None:
     """The groups, pairs or strata of these records; None if the table has none."""
     return None if column is None else column[rows]
 
@@ -94,8 +81,8 @@ class PlacedScores(NamedTuple):
     of known truth. `rows` of the table are the query set's, and then the holdout's if all models have scores of it.
     """
 
-    rows: Int[np.ndarray, " n"]
-    target: Float[np.ndarray, " n"]
+    rows: Integers
+    target: Numbers
     unused: Float[np.ndarray, "unused n"]
     used: Float[np.ndarray, "used n"]
 
@@ -108,7 +95,7 @@ def placed_scores(table: ScoreTable, target: ScoredModel, directions: Mapping[st
     query, dealt_rows = table.rows("query"), table.rows("query", "holdout")
     models = (target, *unused, *used)
 
-    def shared(rows: Int[np.ndarray, " some"]) -> dict[str, int]:
+    def shared(rows: Indices) -> dict[str, int]:
         return {
             name: way
             for name, way in directions.items()
@@ -132,7 +119,7 @@ def recipe_evidence(table: ScoreTable, target: ScoredModel) -> float | None:
     """
     scores = placed_scores(table, target, directed_scores(table, target))
     on_holdout = slice(len(table.rows("query")), None)
-    if scores is None or len(scores.rows[on_holdout]) < 2:
+    if not scores or len(scores.rows[on_holdout]) < 2:
         return None
     models = np.concatenate([scores.unused, scores.used])[:, on_holdout]
     return unlike_models(scores.target[on_holdout], models) if len(models) >= FEWEST_ALIKE else None
@@ -144,7 +131,7 @@ def undamaged(table: ScoreTable, target: ScoredModel, stated: float) -> tuple[Ch
     """
     used = models_that_used(table, target)
     models = table.of("unused") or used or table.of("baseline")
-    by_unit = replace(table, groups=table.strata if table.groups is None else table.groups)
+    by_unit = table if table.strata is None else replace(table, groups=table.strata)
     holdout, rows = table.rows("holdout"), table.rows("query" if used else "members")
     sides = ((target,), holdout), (models, holdout), (used or (target,), rows)
     for name in target.scores if models else ():
@@ -156,15 +143,16 @@ def undamaged(table: ScoreTable, target: ScoredModel, stated: float) -> tuple[Ch
                 for (_, of), mean in zip(sides, means, strict=True)
             )
             check = undamaged_on_holdout(on_holdout, of_models, of_used, stated, of=models[0].role)
-            return () if check is None else (check,)
+            return (check,) if check else ()
     return ()
 
 
-def _place(
-    table: ScoreTable, target: ScoredModel, directions: Mapping[str, int], alpha: float, level: float = 0.95
+def between_models(
+    table: ScoreTable, target: ScoredModel, directions: Mapping[str, int], alpha: float = ALPHA, level: float = LEVEL
 ) -> ShareLeft | None:
+    """The target's place between models of known truth; None if there are none, or no score that all of them have."""
     scores = placed_scores(table, target, directions)
-    if scores is None:
+    if not scores:
         return None
     has_holdout = len(scores.rows) > len(table.rows("query"))
     return share_left(
@@ -179,7 +167,7 @@ def _place(
     )
 
 
-def known_columns(table: ScoreTable, rows: Int[np.ndarray, " some"]) -> dict[str, Float[np.ndarray, " some"]]:
+def known_columns(table: ScoreTable, rows: Indices) -> dict[str, Float[np.ndarray, " some"]]:
     """What is known of records without the target: covariates, and scores of models that used neither set."""
     roles: tuple[ModelRole, ...] = ("baseline", "unused")
     models = {
@@ -197,7 +185,7 @@ def _column_of(model: ScoredModel, score: str) -> str:
 
 
 def _predictors(
-    table: ScoreTable, rows: Int[np.ndarray, " some"], without: Collection[str], scale: Callable[[Any], Any]
+    table: ScoreTable, rows: Indices, without: Collection[str], scale: Callable[[Any], Any]
 ) -> Float[np.ndarray, "some columns"]:
     """What is known of the records, on this scale, but for the columns `without`: of models that never used the query
     set the mean of a score. As a column each, eight of them fit what few records show of use, too
@@ -215,7 +203,7 @@ def _predictors(
 
 
 def target_residuals(
-    table: ScoreTable, target: ScoredModel, rows: Int[np.ndarray, " some"], without: Collection[str] = ()
+    table: ScoreTable, target: ScoredModel, rows: Indices, without: Collection[str] = ()
 ) -> tuple[Float[np.ndarray, "scales some kinds"], Int[np.ndarray, " kinds"]]:
     """The target's `normal_scores` and `cut_scores` without what is known of the records, and their directions."""
     names = asked_names(target, rows)
@@ -228,7 +216,7 @@ def target_residuals(
     return np.stack(left), np.array([table.directions[name] for name in names])
 
 
-def asked_names(target: ScoredModel, rows: Int[np.ndarray, " some"]) -> list[str]:
+def asked_names(target: ScoredModel, rows: Indices) -> list[str]:
     return [name for name, values in target.scores.items() if is_scored(values, rows)]
 
 
@@ -255,7 +243,7 @@ def know_members(table: ScoreTable) -> frozenset[str]:
     }
 
 
-def _differ(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> bool:
+def _differ(first: Numbers, second: Float[np.ndarray, " m"]) -> bool:
     """Whether two samples differ beyond chance, by Welch's t-test; one number tells nothing of its spread."""
     # Texts of one length have one number of tokens, which tells nothing, and of which SciPy warns.
     if min(len(first), len(second)) < 2 or not np.ptp(np.concatenate([first, second])) > 0:
@@ -319,7 +307,6 @@ class ScoreEvidence(NamedTuple):
         p_smaller: p-value of a query set that looks less used than the holdout, or than by models that never used it.
         limits: see `Usage`. `why`: why they are unknown, else empty. `trust`: how far to trust them.
         invalid: reasons why no verdict can be given. `unshown`: the same, where only the user's statement is missing.
-        strange: a caveat of a detected use that the members contradict.
         by_members: whether the limits are by known members.
         helps: what leads to a verdict, where that is known.
         checks: of what the limits rest on.
@@ -336,7 +323,6 @@ class ScoreEvidence(NamedTuple):
     invalid: tuple[str, ...] = ()
     unshown: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
-    strange: tuple[str, ...] = ()
     by_members: bool = False
     helps: str = ""
     checks: tuple[Check, ...] = ()

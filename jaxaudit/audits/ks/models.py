@@ -32,6 +32,7 @@ from jaxaudit.ensemble import (
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only, random_subset
+from jaxaudit.metrics.arrays import Integers, Members, units_of_records
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, join_keys, several, stream
@@ -52,11 +53,10 @@ def make_pool(sets: Sets[Examples], targets: Sequence[tuple[str, tuple[Part, ...
     """
     groups_by_role(sets)
     refuse_shared(sets)
-    query, holdout = sets[Role.QUERY], sets.get(Role.HOLDOUT)
-    given_sets = (query, holdout, sets.get(Role.CALIBRATION), sets.get(Role.MEMBERS))
-    ends = np.cumsum([0, *(0 if examples is None else len(examples) for examples in given_sets)]).tolist()
+    query, roles = sets[Role.QUERY], (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION, Role.MEMBERS)
+    ends = np.cumsum([0, *(len(sets[role]) if role in sets else 0 for role in roles)]).tolist()
     query_at, holdout_at, calibration_at, members_at = (slice(*span) for span in pairwise(ends))
-    parts = [examples for examples in given_sets if examples is not None]
+    parts = [sets[role] for role in roles if role in sets]
     record_hashes = {record for examples in parts for record in examples.record_hashes.tolist()}
     for name, part in [(name, part) for name, parts_of_target in targets for part in parts_of_target]:
         if not 0 < part.fraction <= 1:
@@ -65,8 +65,8 @@ def make_pool(sets: Sets[Examples], targets: Sequence[tuple[str, tuple[Part, ...
                 "most 1, such as 0.5."
             )
         extra = align_dealt(query, part.examples)
-        if holdout is not None:
-            refuse_held(extra, holdout, "target's data", "remove them from one of the two")
+        if Role.HOLDOUT in sets:
+            refuse_held(extra, sets[Role.HOLDOUT], "target's data", "remove them from one of the two")
         fresh = np.flatnonzero([record not in record_hashes for record in extra.record_hashes.tolist()])
         if len(fresh):
             parts.append(extra.take(fresh))
@@ -91,9 +91,7 @@ def refuse_shared(sets: Sets[Examples], advice: str = TOGETHER) -> None:
 
 def target_row(generator: np.random.Generator, pool: Pool, parts: tuple[Part, ...]) -> Bool[np.ndarray, "1 examples"]:
     """The membership mask of a simulated target: a random share of each part, by whole groups where there are any."""
-    groups = pool.examples.groups
-    unit_of_record = np.arange(len(pool.examples)) if groups is None else groups
-    rows = []
+    unit_of_record, rows = units_of_records(pool.examples.groups, len(pool.examples)), []
     for part in parts:
         records = _indices(pool, part.examples)
         drawn = random_subset(
@@ -159,10 +157,9 @@ def shadow_rows(
         if pool.calibration.stop > pool.calibration.start:
             row |= share_row(generator, pool, pool.calibration, SHARE)
         if len(members):
-            of_all = pool.examples.groups
-            of_members = None if of_all is None else number_groups(of_all[pool.members])
-            size = len(members) if of_members is None else int(of_members.max()) + 1
-            row |= only(draw_records(generator, members, round(size * count / units), of_members), row.shape[1])
+            of_members = number_groups(units_of_records(pool.examples.groups, len(pool.examples))[pool.members])
+            share = round((of_members.max() + 1) * count / units)
+            row |= only(draw_records(generator, members, share, of_members), row.shape[1])
         rows.append(row)
     return np.concatenate(rows)
 
@@ -222,7 +219,7 @@ def train_rows(
     )
 
 
-def refuse_diverged(bad: Bool[np.ndarray, "models n"], numbers: Int[np.ndarray, " models"]) -> None:
+def refuse_diverged(bad: Members, numbers: Int[np.ndarray, " models"]) -> None:
     """Refuses models, given by their numbers, with outputs on a record that are no numbers (`bad`)."""
     for number, records in zip(numbers.tolist(), bad, strict=True):
         if records.any():
@@ -235,7 +232,7 @@ def refuse_diverged(bad: Bool[np.ndarray, "models n"], numbers: Int[np.ndarray, 
 def _score(
     learner: Learner,
     inputs: Real[np.ndarray, "n ..."],
-    labels: Int[np.ndarray, " n"],
+    labels: Integers,
     params: Any,
     rows: Int[np.ndarray, " models"],
 ) -> tuple[np.ndarray, ...]:

@@ -178,6 +178,11 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
         return tuple(test.details for test in self.tests if isinstance(test.details, Usage))
 
     @property
+    def deciding(self) -> tuple[Usage, ...]:
+        """The numbers of the test that gave the verdict; none if it is no test of use."""
+        return tuple(usage for usage in self.usage if usage.method == self.method)
+
+    @property
     def ratio(self) -> RhoDetails | None:
         """The numbers of rho, whichever test gave the verdict; None without rho."""
         return next((test.details for test in self.tests if isinstance(test.details, RhoDetails)), None)
@@ -268,9 +273,9 @@ class KSAudit:
 def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
     demand(bool(result.targets), "it has no target")
     for target in result.targets:
-        demand((target.ratio is None) == (result.noise_floor is None), "rho is missing, or its noise floor")
+        demand(bool(target.ratio) == bool(result.noise_floor), "rho is missing, or its noise floor")
         demand(target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
-        demand(bool(target.groups) == (target.grouping is not None), "groups have no finding, or it has no groups")
+        demand(bool(target.groups) == bool(target.grouping), "groups have no finding, or it has no groups")
         names = [test.name for test in target.tests]
         demand(len(set(names)) == len(names), "a target has a test twice")
         for test in target.tests:
@@ -282,7 +287,7 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
             demand(
                 set(test.confidences) == measured, "a test has no confidence in its numbers, or has it without numbers"
             )
-        if target.ratio is not None:
+        if target.ratio:
             rho = target.ratio.rho
             lengths = {len(rho.values), len(rho.distances), len(rho.calibration_distances)}
             demand(len(lengths) == 1, "replicates of rho and its distances differ in number")
@@ -291,7 +296,7 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
         return
     shape = arrays["target_0"].shape
     for target in result.targets:
-        if target.ratio is not None:
+        if target.ratio:
             query = arrays["query"]
             demand(query.ndim == 2 and len(query) == len(target.ratio.rho.values), "query confidences are misshapen")
             demand(arrays["calibration"].shape == query.shape, "calibration confidences are misshapen")
@@ -308,7 +313,7 @@ def array_names(result: KSResult) -> tuple[str, ...]:
     """Names of the arrays of a run that charts need: of shadow models, if there is rho, and one for each target."""
     if all(target.method == SCORES for target in result.targets):
         return ()
-    models = () if result.noise_floor is None else ("query", "calibration")
+    models = ("query", "calibration") if result.noise_floor else ()
     return (*models, *(f"target_{index}" for index in range(len(result.targets))))
 
 
@@ -317,7 +322,7 @@ def plot_ks(audit: KSAudit, target: int) -> "Figure":
     from jaxaudit.plots.style import canvas, row_height
 
     judged = audit.targets[target]
-    if judged.ratio is None:
+    if not judged.ratio:
         several = max(len(target.usage) for target in audit.targets) > 1
         rows = [
             (visible(target.name) + (f" ({visible(usage.method)})" if several else ""), usage)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, no_confidence, undecided
 from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members, with_groups
@@ -21,7 +21,6 @@ from jaxaudit.audits.ks.known_models import (
     ScoreEvidence,
     asked_names,
     between_models,
-    contrary_scores,
     directed_scores,
     know_members,
     known_columns,
@@ -38,11 +37,12 @@ from jaxaudit.audits.ks.known_models import (
 )
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
 from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
-from jaxaudit.audits.ks.tests_of_use.members import FAINT, LEFT, OF_USE, STRANGE, measured_by
+from jaxaudit.audits.ks.tests_of_use.members import FAINT, measured_by, words_of
 from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of_use, p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError, check_ranges
-from jaxaudit.json_types import Number, number
+from jaxaudit.json_types import number
+from jaxaudit.metrics.arrays import Integers, Numbers
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.exchangeability import (
     Baseline,
@@ -103,13 +103,13 @@ def score_evidence(
     """How strongly one target's scores show that it used the query set, compared with the holdout or else with models
     that never used it. Known members, or else models that used it, tell what share. The rest is as in `ScoresTest`.
     """
-    share = between_models(table, target, level)
     directed = directed_scores(table, target)
+    share = between_models(table, target, directed, level=level)
     exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None
-    if exact is None:
+    if not exact:
         unused = len(table.of("unused"))
         normal = f"{WORD} The t-test takes the mean scores of {unused} models without the query set as normal."
-        p_never = None if share is None else share.p_unused
+        p_never = share and share.p_unused
         evidence = ScoreEvidence(
             p_never,
             Confidence("weak", normal),
@@ -127,7 +127,8 @@ def score_evidence(
             differ = f"query set and holdout differ ({p_text(exact.p_never)}), but "
             evidence = evidence._replace(invalid=(_undirected(table, target, differ),))
         evidence = evidence if exact.directed else evidence._replace(helps=SAY)
-    if contrary := contrary_scores(table, target):
+    ways = ways_of_use(table, target)
+    if contrary := [name for name, way in ways.items() if way * table.directions[name] < 0]:
         low = "models that did not" if table.of("unused") else "the holdout"
         evidence = evidence._replace(
             invalid=(*evidence.invalid, CONTRARY.format(names=", ".join(contrary), low=low)), helps=LOOK
@@ -140,13 +141,12 @@ def score_evidence(
             limits=Limits(usage.fraction, usage.fraction_low, usage.fraction_high, usage.upper, usage.detectable),
             why="" if remembers else NO_MEMORY if question == "used" else NO_MEMORY_LEFT,
             trust=measured_by(members.memory) if remembers else FAINT,
-            words=LEFT if question == "left" else OF_USE,
+            words=words_of(question, remembers),
             invalid=(*usage.invalid, *evidence.invalid),
-            strange=() if remembers else (STRANGE[question],),
             by_members=True,
         )
     used = models_that_used(table, target)
-    if share is None or not used:
+    if not (share and used):
         return evidence._replace(why=members or evidence.why)
     by_models = of_models(evidence, share, len(table.of("unused")), len(used), question)
     if question == "left":
@@ -259,7 +259,7 @@ def judge_scores(
     key: Key[Array, ""],
     table: ScoreTable,
     *,
-    test: ScoresTest | None = None,
+    test: ScoresTest = ScoresTest(),
     level: float = 0.95,
     by: Literal["group"] | None = None,
 ) -> KSAudit:
@@ -279,7 +279,6 @@ def judge_scores(
     >>> found.targets[0].verdict, found.targets[0].usage[0].p_never
     ('not forgotten', 0.0005)
     """
-    test = ScoresTest() if test is None else test
     refuse_stated(test.stated)
     check_ranges("(0, 1)", level=level)
     if not table.of("target"):
@@ -343,9 +342,9 @@ def or_direction(reasons: tuple[str, ...], table: ScoreTable, target: ScoredMode
 def _blind(
     key: Key[Array, ""],
     table: ScoreTable,
-    columns: dict[str, Float[np.ndarray, " n"]],
+    columns: dict[str, Numbers],
     *sets: Any,
-    pairs: Int[np.ndarray, " n"] | None = None,
+    pairs: Integers | None = None,
 ) -> Baseline:
     """How well the first of these sets is told apart from the others without the target."""
     rows = table.rows(*sets)
@@ -386,24 +385,23 @@ def _judgement(
     if evidence.why:
         usage = without_fraction(msgspec.structs.replace(usage, doubts=()), (evidence.why,))
         usage = decided(msgspec.structs.replace(usage, doubts=less))
-    unlike = [check for check in checks if check.name == MEMBERS_LIKE_QUERY and check.decisive and not check.passed]
-    return judgement_of_use(
+    needs = of_p | {check.name for check in damage if check.decisive}
+    needs |= {MEMBERS_LIKE_QUERY} if evidence.by_members else set[str]()
+    judgement = judgement_of_use(
         test,
         usage,
         checks,
-        needs=of_p
-        | {check.name for check in damage if check.decisive}
-        | ({MEMBERS_LIKE_QUERY} if evidence.by_members else set[str]()),
-        of_p=of_p,
-        p_trust=evidence.p_trust,
-        trust=evidence.trust,
+        (evidence.p_trust, of_p),
+        (evidence.trust, needs),
         more=evidence.helps or _what_helps(evidence),
         words=evidence.words,
         first=evidence.caveats,
-        strange=evidence.strange,
         last=(OF_ANSWERS,) if test.question == "left" or table.of("before") else (),
-        fraction_trust=no_confidence(unlike[0].message) if unlike and evidence.by_members else None,
     )
+    unlike = [check for check in checks if check.name == MEMBERS_LIKE_QUERY and check.decisive and not check.passed]
+    if unlike and evidence.by_members:
+        return judgement._replace(fraction=(no_confidence(unlike[0].message), needs))
+    return judgement
 
 
 def _less_used(evidence: ScoreEvidence, unused: int, question: Question) -> tuple[str, ...]:
@@ -456,24 +454,20 @@ def _tofu(table: ScoreTable, target: ScoredModel) -> tuple[Judgement, ...]:
             for scores in values
         ]
 
-    ratio, *of_ratios = (scores[0] if scores else None for scores in scores_of(TRUTH_RATIO, "query"))
-    area, *of_areas = (mia_auc(*scores) if scores else None for scores in scores_of(MIN_K, "query", "holdout"))
-    of_ratios = [other_ratio for other_ratio in of_ratios if other_ratio is not None]
-    of_areas = [other_area for other_area in of_areas if other_area is not None]
-    qualities: tuple[Number, ...] = ()
-    leak = between = None
-    if ratio is not None:
-        qualities = tuple(number(forget_quality(ratio, other_ratio)) for other_ratio in of_ratios)
-    if area is not None and of_areas:
-        leak = number(privleak(area, of_areas[0]))
-    if not qualities and leak is None:
+    ratios, *other_ratios = scores_of(TRUTH_RATIO, "query")
+    of_ratios = [scores[0] for scores in other_ratios if scores]
+    qualities = tuple(number(forget_quality(ratios[0], other_ratio)) for other_ratio in of_ratios if ratios)
+    losses, *other_losses = scores_of(MIN_K, "query", "holdout")
+    of_areas = [mia_auc(*scores) for scores in other_losses if scores]
+    leaks = [number(privleak(mia_auc(*losses), area)) for area in of_areas[:1] if losses]
+    if not qualities and not leaks:
         return ()
-    several = len(of_ratios) > 1, len(of_areas) > 1
+    between, several = None, (len(of_ratios) > 1, len(of_areas) > 1)
     if any(several):
         between = between_retrained(
             np.stack(of_ratios) if several[0] else None, np.array(of_areas) if several[1] else None
         )
         between = msgspec.structs.replace(between, models=len(retrained), forget_quality=qualities)
-    details = TofuDetails(qualities[0] if qualities else None, leak, between)
+    details = TofuDetails(qualities[0] if qualities else None, leaks[0] if leaks else None, between)
     finding = undecided(DECIDES_NOTHING, (DECIDES_NOTHING,), DECIDES_NOTHING)
     return (Judgement("tofu", "forget quality and privleak", finding, frozenset(), details=details),)

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Int, Key
 
 from jaxaudit.audits.ks.evidence import (
-    Before,
     Evidence,
     TargetOutputs,
     all_logits,
@@ -27,6 +26,7 @@ from jaxaudit.data.outputs.model_copies import same_models
 from jaxaudit.data.outputs.outputs import Outputs
 from jaxaudit.data.pairs import are_copies
 from jaxaudit.errors import InputError, few
+from jaxaudit.metrics.arrays import Integers
 from jaxaudit.metrics.checks import (
     BEFORE_ON_HOLDOUT,
     BEFORE_OUTPUTS,
@@ -103,8 +103,7 @@ class FileTarget(NamedTuple):
         """The outputs on the records that a pool keeps, from outputs on its sets as they were given."""
         if not pool.kept:
             return self
-        query, holdout, calibration = (pool.kept[role] for role in (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION))
-        kept = Sets(query=query, holdout=holdout, calibration=calibration)
+        kept = Sets(**pool.kept)
         for role, file in (*self.on.items(), *self.before.items()):
             if role in kept:
                 refuse_shape(file, len(kept[role]), len(pool.examples.class_names), role.words)
@@ -130,7 +129,7 @@ class FileTarget(NamedTuple):
         log_odds, at_resolution, confidences = of_file(files, classes_of_files, models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
-            by_role = {role: labels[part] for role, part in parts.items() if role in pairs}
+            by_role = {role: classes for role, (_, classes) in pairs.items()}
             checks = (*_of_files(self.on, by_role, CHECKED), *_of_files(self.before, by_role, CHECKED_BEFORE))
         elif not self.allow_unrelated and len(models):
             dealt_records = evidence.dealt_records
@@ -138,7 +137,7 @@ class FileTarget(NamedTuple):
             checks = (target_order(log_odds[dealt_records], usual, evidence.queries, self.name),)
         before = None
         if self.before:
-            before = Before(*of_file(tuple(self.before.values()), classes_of_files[:2], models)[:2])
+            before = of_file(tuple(self.before.values()), classes_of_files[:2], models)[:2]
         return TargetOutputs(
             self.name,
             None,
@@ -169,7 +168,7 @@ class SimulatedTarget(NamedTuple):
     def says(self, evidence: Evidence, kind: str) -> TargetOutputs:
         models, n = evidence.models, evidence.queries
         target_model = models.take(models.of(kind))
-        row, in_calibration = target_model.membership[0], evidence.in_calibration
+        row = target_model.membership[0]
         used = float(row[evidence.pool.query].mean())
         return TargetOutputs(
             self.name,
@@ -178,7 +177,7 @@ class SimulatedTarget(NamedTuple):
             lambda odds: odds,
             printed=False,
             confidences=target_model.confidences[:, :n],
-            unseen=None if in_calibration is None else ~row[evidence.pool.compared] & in_calibration,
+            unseen=~row[evidence.pool.compared] & evidence.in_calibration,
             trained_here=True,
         )
 
@@ -213,7 +212,7 @@ def _of_files(
     return *order.values(), *((Check(OUTPUTS_ON_ONE_SCALE, False, None, None, True, scales),) if scales else ())
 
 
-def _in_order(file: Outputs, labels: Int[np.ndarray, " n"], of: str, check: str) -> Check:
+def _in_order(file: Outputs, labels: Integers, of: str, check: str) -> Check:
     """Whether the rows and columns of a file are in the order of the set `of`; `check` is the name of the check."""
     accuracy = float(np.mean(file.probabilities.argmax(axis=1) == file.columns(labels)))
     file_check = target_accuracy(accuracy, labels, file.name, of=of, check=check)
@@ -277,9 +276,9 @@ def refuse_order(files: Sequence[tuple[Outputs, Examples, str]]) -> None:
     if not tables or len(tables[0]) < 2:
         return
     first_moved = moved_columns([sum(tables[1:], tables[0]), *tables] if len(tables) > 1 else tables)
-    if first_moved is None:
+    if not first_moved:
         return
-    alone = [file for file, table in zip(files, tables, strict=True) if moved_columns([table]) is not None]
+    alone = [file for file, table in zip(files, tables, strict=True) if moved_columns([table])]
     which, moved = first_moved
     blamed = alone if len(alone) == 1 else files if which == 0 else files[which - 1 : which]
     name, names = ", ".join(dict.fromkeys(file.name for file, *_ in blamed)), files[0][1].class_names

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, Shaped
+from jaxtyping import Array, Float, Key, Shaped
 
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
@@ -20,6 +20,7 @@ from jaxaudit.data.images import is_image, scale_images
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.ensemble.chunk import digest_of
+from jaxaudit.metrics.arrays import Indices, Integers
 from jaxaudit.metrics.difficulty import (
     MOST_TEACHERS,
     PARTS,
@@ -66,10 +67,10 @@ class TaughtDifficulty(NamedTuple):
     """
 
     odds: Float[np.ndarray, "teachings n"] | None
-    order: Int[np.ndarray, " n"]
+    order: Integers
     caveats: tuple[str, ...] = ()
 
-    def taken(self, places: Int[np.ndarray, " some"]) -> "TaughtDifficulty":
+    def taken(self, places: Indices) -> "TaughtDifficulty":
         """What was taught about these records alone: no set entered it, so it serves any deal of them."""
         rank = np.empty(len(self.order), int)
         rank[self.order] = np.arange(len(self.order))
@@ -106,7 +107,7 @@ def taught_difficulty(
     def teach() -> dict[str, np.ndarray]:
         return {"odds": teach_difficulty(key, _prepared(key, examples.take(order)), labels, units, progress)}
 
-    teachings = len(DENSE_EPOCHS) + (0 if _size(examples) is None else len(CONVOLUTIONAL_EPOCHS))
+    teachings = len(DENSE_EPOCHS) + (len(CONVOLUTIONAL_EPOCHS) if _size(examples) else 0)
     kept = cached_arrays(f"taught difficulty {digest}", teach, {"odds": (teachings, count)})["odds"]
     # A file may be whole, and not what was written.
     if kept.ndim != 2 or kept.dtype.kind != "f" or not np.isfinite(kept).all():
@@ -144,7 +145,7 @@ def _reductions(examples: Examples) -> tuple[str, ...]:
     small = ""
     if size not in (None, shape[:2]):
         small = f"images were reduced to {size[0]} x {size[1]} pixels"
-    elif size is None and np.prod(shape) > MOST_COLUMNS:
+    elif not size and np.prod(shape) > MOST_COLUMNS:
         small = f"records were reduced to {MOST_COLUMNS:,} random combinations of their numbers"
     return tuple(f"To teach how difficult a record is, {change}." for change in (few, small, gaps) if change)
 
@@ -153,7 +154,7 @@ def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n .
     """The records as networks learn them: images with pixels from 0 to 1, or standardised numbers."""
     inputs, size = examples.inputs, _size(examples)
     inputs = inputs if inputs.dtype in (np.uint8, np.uint16) else inputs.astype(np.float32)
-    if size is not None:
+    if size:
         images = scale_images(inputs.reshape(*inputs.shape[:3], -1), size, gray=False)
         least, largest = images.min(), images.max()
         return (images - least) / np.maximum(largest - least, np.float32(1e-6))
@@ -182,8 +183,8 @@ DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20
 def teach_difficulty(
     key: Key[Array, ""],
     inputs: Float[np.ndarray, "n ..."],
-    labels: Int[np.ndarray, " n"],
-    units: Int[np.ndarray, " n"],
+    labels: Integers,
+    units: Integers,
     progress: Progress | None,
 ) -> Float[np.ndarray, "teachings n"]:
     """What the models say of each record, for each network and number of epochs."""

@@ -371,14 +371,8 @@ def train_shadows(
         )
     compares = any(test.compares_calibration for test in tests) and all_on_calibration(targets)
     refuse(targets, tests, sets)
-    least, ranked = least_models(len(targets)), [test.never for test in tests if isinstance(test, ShadowTest)]
-    if len(ranked) == len(tests) and max(ranked) < least:
-        # p-values are adjusted for all targets.
-        raise InputError(
-            f"no target could be called not forgotten: {max(ranked)} shadow models without the query set give p-values "
-            f"of at least {1 / (1 + max(ranked)):.2g}, and {len(targets) / (1 + max(ranked)):.2g} adjusted for "
-            f"{len(targets)} targets. Train at least {least} of them (`never`)."
-        )
+    if len(tests) == 1:
+        tests[0].refuse_targets(len(targets))
     simulated = [target for target in targets if isinstance(target, SimulatedTarget)]
     if (calibration is None or learner is None) and (simulated or any(test.trains for test in tests)):
         raise InputError(
@@ -386,8 +380,8 @@ def train_shadows(
             "targets from files with outputs on known members (`members`), and the deletion test, with outputs before. "
             "Give a calibration set and a learner for others."
         )
-    if calibration is not None:
-        refuse_held(query, calibration, Role.QUERY.words, of=CALIBRATION)
+    if Role.CALIBRATION in sets:
+        refuse_held(query, sets[Role.CALIBRATION], Role.QUERY.words, of=CALIBRATION)
     pool = make_pool(sets, simulated)
     for test in tests:
         test.refuse_pool(pool)

@@ -2,9 +2,8 @@
 table.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -35,6 +34,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
+from jaxaudit.metrics.arrays import units_of_records
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
@@ -64,9 +64,9 @@ class PowerModels(KSTest):
     """The models that power is measured on, as a test whose training is planned."""
 
     models: int
-    name: ClassVar[str] = "power"
-    title: ClassVar[str] = "measurement"
-    assumes: ClassVar[str] = ""
+    name = "power"
+    title = "measurement"
+    assumes = ""
 
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         return ((self.models, -(-sizes[Role.QUERY] // 2) + round(SHARE * sizes[Role.CALIBRATION])),)
@@ -92,7 +92,6 @@ def measure_power(
     members_size: int | None = None,
     fraction: float = 0.1,
     models: int = 40,
-    reduced: Sequence[str] = (),
     execution: Execution = DEFAULT_EXECUTION,
 ) -> PowerAudit:
     """How small a used fraction of a query set would the holdout test detect, and what could be concluded?
@@ -111,7 +110,6 @@ def measure_power(
         holdout_size, members_size: numbers of holdout records and known members; by default `query_size`.
         fraction: the used fraction to detect.
         models: number of shadow models, here and in the planned audit.
-        reduced: what was reduced to fit the effort, in words, which become part of the finding.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -141,7 +139,7 @@ def measure_power(
     predictors = difficulty(stream(key, "difficulty"), query.labels, inputs, groups, taught)
     measured = separation(odds, membership, draws, groups, predictors)
     memory = memory_of_models(odds, membership, predictors, groups, stretch=measured.stretch)
-    audit = audit_of(measured, memory, sizes, fraction, "training", reduced)
+    audit = audit_of(measured, memory, sizes, fraction, "training")
     return replace(audit, models_per_batch=trained.models_per_batch, form=trained.form)
 
 
@@ -173,7 +171,6 @@ def audit_of(
     sizes_given: tuple[int, int, int],
     fraction: float,
     of: Measured,
-    reduced: Sequence[str] = (),
     models: int | None = None,
 ) -> PowerAudit:
     """The audit for these sizes of the three sets, from how far scores separate members from non-members."""
@@ -195,7 +192,7 @@ def audit_of(
         memory=memory,
         conclusions=conclusions(measured, memory, scaled),
     )
-    return PowerAudit(msgspec.structs.replace(result, finding=power_finding(result, of, reduced)))
+    return PowerAudit(msgspec.structs.replace(result, finding=power_finding(result, of)))
 
 
 def planned_sizes(query: int, holdout: int | None, members: int | None, fraction: float) -> tuple[int, int, int]:
@@ -210,7 +207,7 @@ def planned_sizes(query: int, holdout: int | None, members: int | None, fraction
 def _halves(key: Key[Array, ""], pool: Pool, draws: Int[np.ndarray, " models"]) -> Membership:
     """A random half of the query set for each model, and a share of the calibration set for each draw."""
     records, groups = np.arange(pool.query.start, pool.query.stop), pool.groups
-    half = (len(records) if groups is None else int(groups.max()) + 1) // 2
+    half = len(np.unique(units_of_records(groups, len(records)))) // 2
     return np.concatenate(
         [
             share_row(generator_of(stream(key, "calibration", int(draw))), pool, pool.calibration, SHARE)
@@ -264,7 +261,7 @@ def power_of_scores(
     # One model has no spread between models; of two equal ones it is 0.
     twice = (scores, membership) if len(scores) > 1 else (np.repeat(scores, 2, 0), np.repeat(membership, 2, 0))
     measured = msgspec.structs.replace(separation_of(*twice, groups), models=models)
-    units = 1.0 if groups is None else len(np.unique(groups)) / len(groups)
+    units = len(np.unique(units_of_records(groups, len(rows)))) / len(rows)
     return audit_of(measured, Memory(measured, measured, units), sizes, fraction, "scores", models=MANY)
 
 
@@ -295,7 +292,7 @@ def _of_models(
     """Targets that used a random half of the query set, from models that used none and all of it."""
     unused, used, rows = table.of("unused"), table.of("used"), table.rows("query")
     names = _names(table, (*unused, *used), rows)
-    _, units = np.unique(np.arange(len(rows)) if table.groups is None else table.groups[rows], return_inverse=True)
+    _, units = np.unique(units_of_records(table.groups, len(table.sets))[rows], return_inverse=True)
     count, scores, membership = int(units.max()) + 1, [], []
     for pair in range(max(len(unused), len(used))):
         low, high = unused[pair % len(unused)], used[pair % len(used)]

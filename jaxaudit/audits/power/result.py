@@ -1,11 +1,11 @@
 """The result of the `power` audit, which is its JSON, with the probable conclusions on a target before there is one."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-from msgspec import field
+from msgspec import field, structs
 from scipy import special
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
@@ -137,12 +137,12 @@ def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int,
         limited, testing = separations[by]
         limited, testing = limited and remembering(limited, factor), remembering(testing, factor)
         errors = forgotten = None
-        if limited is not None:
+        if limited:
             errors = memory_in_errors(limited, holdout, members)
             if members >= LEAST_MEMBERS:
                 forgotten = forgotten_probability(limited, query, holdout, members, units=memory.units)
         used = (detection_probability(testing, query, holdout, used) for used in (ALL, PART))
-        return Conclusion(by, query, holdout, 0 if limited is None else members, factor, errors, forgotten, *used)
+        return Conclusion(by, query, holdout, members if limited else 0, factor, errors, forgotten, *used)
 
     return tuple(one(by, factor, *pair) for pair in sizes for by in separations for factor in REMEMBERS)
 
@@ -161,6 +161,12 @@ class PowerAudit:
     def finding(self) -> Finding:
         """Whether the given sizes suffice for the fraction."""
         return self.result.finding
+
+    def reduced(self, reduced: tuple[str, ...]) -> "PowerAudit":
+        """The same, where these numbers were reduced to fit the effort: a limitation of the finding."""
+        caveats = (*([LESS.format(reduced="; ".join(reduced))] if reduced else []), *self.finding.caveats)
+        finding = structs.replace(self.finding, caveats=caveats)
+        return replace(self, result=structs.replace(self.result, finding=finding))
 
     def plot(self) -> "Figure":
         """A Matplotlib figure: detection probability by used fraction, one line for each size."""
@@ -215,7 +221,7 @@ NEEDED = f"known members ({LEAST_MEMBERS} or more), or shadow models of the targ
 """What a verdict `forgotten` requires."""
 
 
-def power_finding(power: PowerResult, of: Measured, reduced: Sequence[str] = ()) -> Finding:
+def power_finding(power: PowerResult, of: Measured) -> Finding:
     """`sufficient` if the minimum detectable fraction at the given sizes is at most the requested fraction."""
     size, measured, models = power.given, power.separation, power.separation.models
     least, wanted_text = size.min_detectable, fraction_text(power.fraction)
@@ -240,8 +246,6 @@ def power_finding(power: PowerResult, of: Measured, reduced: Sequence[str] = ())
     few = models < ENOUGH_MODELS
     caveats = {"training": (), "bank": (BANKED,), "scores": (OF_SCORES,)}[of] + CAVEATS[of == "scores" :]
     caveats += (MEMORY,) if power.concluded else ()
-    if reduced:
-        caveats = (LESS.format(reduced="; ".join(reduced)), *caveats)
     why = f"A normal approximation, measured on {models} {MODELS[of]}{' only' if few else ''}."
     return Finding(
         "sufficient" if sufficient else "insufficient",
@@ -258,11 +262,10 @@ def power_finding(power: PowerResult, of: Measured, reduced: Sequence[str] = ())
 def forgotten_in_words(concluded: tuple[Conclusion, ...], of: Measured) -> str:
     """A sentence on whether a target that used nothing would be called `forgotten`; empty without conclusions."""
     by = "members" if of == "scores" else "members and shadow models"
-    conclusion = next(
-        (conclusion for conclusion in concluded if conclusion.by == by and conclusion.remembers == 1), None
-    )
-    if conclusion is None:
+    of_whole = [conclusion for conclusion in concluded if conclusion.by == by and conclusion.remembers == 1]
+    if not of_whole:
         return ""
+    conclusion = of_whole[0]
     if conclusion.forgotten is None:
         return f" To call a target `forgotten` takes {NEEDED}."
     chance = (

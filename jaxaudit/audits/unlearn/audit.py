@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Float, Key
 
 from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
@@ -24,7 +24,7 @@ from jaxaudit.audits.unlearn.evaluate import (
     traced,
     unlearned,
 )
-from jaxaudit.audits.unlearn.outputs_result import check_name
+from jaxaudit.audits.unlearn.outputs_result import check_names
 from jaxaudit.audits.unlearn.result import (
     AMNESIAC,
     ORIGINAL,
@@ -41,6 +41,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.learners.learner import init_key
+from jaxaudit.metrics.arrays import Mask
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
@@ -56,7 +57,7 @@ def compare_unlearning(
     train: Examples,
     test: Examples,
     learner: NetworkLearner,
-    forget: Bool[np.ndarray, " n"],
+    forget: Mask,
     *,
     amnesiac: bool = True,
     methods: Mapping[str, Unlearn] | None = None,
@@ -192,7 +193,7 @@ def _trained(
     keys: Key[Array, " seeds"],
     train: Examples,
     learner: NetworkLearner,
-    forget: Bool[np.ndarray, " n"],
+    forget: Mask,
     amnesiac: bool,
     parts: dict[tuple[str, str], Execution],
 ) -> dict[str, Any]:
@@ -227,7 +228,7 @@ def _trained(
 def _scored(
     of: Setting,
     params: dict[str, Any],
-    forget: Bool[np.ndarray, " n"],
+    forget: Mask,
     attack_each: bool,
     parts: dict[tuple[str, str], Execution],
 ) -> tuple[dict[str, MethodScores], dict[str, Float[np.ndarray, "seeds forgotten"]]]:
@@ -264,8 +265,7 @@ def check_unlearn(
     check_ranges("[1, inf)", attack_epochs=attack_epochs)
     # Attack networks learn from outputs of classes, which texts do not have.
     check_ranges(f"[0, {0 if are_texts(train) else len(test)}]", nonmembers=nonmembers)
-    for name in methods:
-        check_name(name, RESERVED)
+    check_names(methods, RESERVED)
     for part in (train, test):
         _check_outputs(part, learner)
 

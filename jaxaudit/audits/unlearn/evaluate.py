@@ -39,6 +39,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
+from jaxaudit.metrics.arrays import Mask, PerModel
 from jaxaudit.metrics.efficacy import ROUNDING, Efficacy, computes_short, efficacy
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
@@ -85,7 +86,7 @@ def params_of(learner: SteppedLearner, leaves: tuple[np.ndarray, ...]) -> Any:
 
 def end(part: Execution) -> None:
     """Reports that a part is done, even if nothing had to be trained for it."""
-    if part.progress is not None:
+    if part.progress:
         part.progress(1, 1)
 
 
@@ -136,7 +137,7 @@ def unlearned(
         # Copied to the host, so that progress is reported only after the model is computed.
         model = alone(key, jax.tree.map(lambda leaf, m=m: leaf[m], originals), row)
         models.append(jax.tree.map(on_host, model))
-        if part.progress is not None:
+        if part.progress:
             part.progress(m + 1, len(keys))
     return jax.tree.map(lambda *leaves: _stacked(leaves), *models)
 
@@ -162,7 +163,7 @@ def train_attack(
     of: Setting,
     name: str,
     params: Any,
-    members: Bool[np.ndarray, " n"],
+    members: Mask,
     execution: Execution,
 ) -> LearnedAttack:
     """Trains an attack network for every model on its outputs on members and on some test records, or resumes."""
@@ -186,7 +187,7 @@ def train_attack(
 
 
 def judged(
-    of: Setting, name: str, params: Any, forget: Bool[np.ndarray, " n"], attack: LearnedAttack | None
+    of: Setting, name: str, params: Any, forget: Mask, attack: LearnedAttack | None
 ) -> tuple[MethodScores, Float[np.ndarray, "models forgotten"]]:
     """The scores of every model, and its log-odds of the records to forget (nats); of texts mean log-likelihoods."""
     train, models = of.train, len(jax.tree.leaves(params)[0])
@@ -204,14 +205,14 @@ def judged(
         odds, likelihoods = log_odds(on_train, train.labels)[:, forget], []
         accuracies = hits[:, ~forget].mean(axis=1), hits[:, forget].mean(axis=1), test_hits.mean(axis=1)
     membership = missing
-    if attack is not None:
+    if attack:
         outputs = np.asarray(learned_probabilities(attack, on_train, train.labels), np.float64)
         membership = outputs[:, forget].mean(axis=1)
     information = (np.array(column) for column in zip(*_efficacies(of, name, params, forget), strict=True))
     return MethodScores(*map(score_spread, (*information, *accuracies, membership, *likelihoods))), odds
 
 
-def _efficacies(of: Setting, name: str, params: Any, forget: Bool[np.ndarray, " n"]) -> list[Efficacy]:
+def _efficacies(of: Setting, name: str, params: Any, forget: Mask) -> list[Efficacy]:
     """The efficacy of each model for the records to forget, its information and its bound."""
     learner, train = of.learner, of.train
     inputs, labels = jnp.asarray(inputs_of(train)[forget]), jnp.asarray(train.labels[forget])
@@ -225,7 +226,7 @@ def _efficacies(of: Setting, name: str, params: Any, forget: Bool[np.ndarray, " 
     return [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean in gradients]
 
 
-def score_spread(values: Float[np.ndarray, " models"]) -> ScoreSpread | None:
+def score_spread(values: PerModel) -> ScoreSpread | None:
     """A score over all models; None if it is missing for some model."""
     if np.isnan(values).any():
         return None
@@ -233,7 +234,7 @@ def score_spread(values: Float[np.ndarray, " models"]) -> ScoreSpread | None:
     return ScoreSpread(median(values), *ends, float(values.mean()), tuple(values.tolist()))
 
 
-def median(values: Float[np.ndarray, " models"]) -> float:
+def median(values: PerModel) -> float:
     """The median; the mean of the two middle numbers if their number is even, and infinite if one of them is."""
     ordered = np.sort(values)
     low, high = ordered[(len(values) - 1) // 2], ordered[len(values) // 2]
@@ -309,9 +310,7 @@ def distinguishability(
         odds = log_odds[name]
         none = np.full(len(odds), np.nan)
         accuracies = (scores[name].remaining_accuracy, scores[name].test_accuracy)
-        return Answers(
-            odds[seeds], *((none if accuracy is None else _values(accuracy))[seeds] for accuracy in accuracies)
-        )
+        return Answers(odds[seeds], *((_values(accuracy) if accuracy else none)[seeds] for accuracy in accuracies))
 
     retrained = answers(RETRAINING, slice(half, None))
     return {
@@ -343,7 +342,7 @@ def compare_with_retrained(
         places: dict[Score, Place] = {}
         for measure in dict.fromkeys((*COMPARED, *OF_TEXTS)):
             method_scores, retrained_scores = (getattr(scores[of], measure) for of in (name, RETRAINING))
-            if method_scores is not None and retrained_scores is not None:
+            if method_scores and retrained_scores:
                 places[measure] = place(_values(method_scores), _values(retrained_scores), protocol.p_value_threshold)
         return places
 

@@ -10,7 +10,7 @@ forgot perfectly, correlated over records, at most 2% of 60 methods of 5 to 32 m
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +34,7 @@ from jaxaudit.data.outputs.kinds import (
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import Count, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate
+from jaxaudit.metrics.arrays import PerModel
 from jaxaudit.metrics.over_models import FEWEST, LARGEST, LEAST_EXPECTED, LOW
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
@@ -59,9 +60,9 @@ class GivenModels(NamedTuple):
     """
 
     log_odds: Float[np.ndarray, "models records"]
-    forgotten_accuracy: Float[np.ndarray, " models"]
-    remaining_accuracy: Float[np.ndarray, " models"] | None
-    test_accuracy: Float[np.ndarray, " models"] | None
+    forgotten_accuracy: PerModel
+    remaining_accuracy: PerModel | None
+    test_accuracy: PerModel | None
     commonest: float
     classes: int
     kind: Literal["probabilities", "logits"]
@@ -139,13 +140,8 @@ def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: K
     )
 
 
-def check_together(methods: Mapping[str, GivenModels], retrained: GivenModels, original: GivenModels | None) -> None:
-    """Refuses sides that cannot be compared: no method, a reference's name, or other classes or forms of outputs."""
-    if not methods:
-        raise InputError("there is no method to score; give the outputs of unlearned models under a name.")
-    for name in methods:
-        check_name(name)
-    sides = {RETRAINED: retrained, **({} if original is None else {ORIGINAL: original}), **methods}
+def check_together(sides: Mapping[str, GivenModels], retrained: GivenModels) -> None:
+    """Refuses sides that cannot be compared: other classes or forms of outputs."""
     for name, side in sides.items():
         if (side.classes, side.kind) != (retrained.classes, retrained.kind):
             raise InputError(
@@ -155,12 +151,13 @@ def check_together(methods: Mapping[str, GivenModels], retrained: GivenModels, o
             )
 
 
-def check_name(name: str, taken: Sequence[str] = TAKEN) -> None:
+def check_names(names: Iterable[str], taken: Sequence[str] = TAKEN) -> None:
     """Refuses a method's name that is empty or a reference's."""
-    if not name.strip() or name.strip().lower() in taken:
-        raise InputError(
-            f"a method cannot be named {name!r}: the names {', '.join(taken)} are of references; give it another."
-        )
+    for name in names:
+        if not name.strip() or name.strip().lower() in taken:
+            raise InputError(
+                f"a method cannot be named {name!r}: the names {', '.join(taken)} are of references; give it another."
+            )
 
 
 def _check_shape(source: str, array: Any, labels: np.ndarray) -> None:
@@ -188,7 +185,7 @@ def _of_model(array: Any, model: int, source: str, kind: Kind) -> tuple[np.ndarr
     return values, kind_of_outputs(values, kind, span, tolerance, source)
 
 
-def _accuracies(source: str, array: Any, models: int) -> Float[np.ndarray, " models"]:
+def _accuracies(source: str, array: Any, models: int) -> PerModel:
     """The accuracy of each model on other records."""
     shares = np.asarray(array[:]) if tuple(array.shape) == (models,) else np.zeros(0)
     if not len(shares) or shares.dtype.kind != "f" or not ((shares >= 0) & (shares <= 1)).all():
@@ -282,8 +279,8 @@ class UnlearnOutputsAudit:
 
 def check_unlearn_outputs(result: UnlearnOutputsResult, arrays: Mapping[str, np.ndarray]) -> None:
     for method in result.methods:
-        decided = method.finding is not None and method.finding.verdict != "inconclusive"
-        demand(not decided or method.challenge is not None, "a verdict is of models that were not compared")
+        decided = method.finding and method.finding.verdict != "inconclusive"
+        demand(not decided or bool(method.challenge), "a verdict is of models that were not compared")
     check_methods(result.methods, (AGAIN, ORIGINAL), result.finding)
 
 
@@ -363,7 +360,7 @@ def scored_finding(
     original's and below `LOW`. Else `inconclusive`.
     """
     lira = method.u_lira
-    if lira is None:
+    if not lira:
         needed = f"Give {FEWEST} unlearned and {2 * FEWEST} retrained models, better {LEAST_SEEDS} and "
         return undecided(
             "There are too few models to compare with retrained ones; accuracies alone decide nothing.",
@@ -378,19 +375,19 @@ def scored_finding(
         few = protocol.compared < LEAST_SEEDS
         why = f"The interval is over {protocol.compared} models{', which are few' if few else ' on a side'}."
         sentence = f"U-LiRA distinguishes its models from retrained ones: accuracy {number}, above a guess (0.5)."
-        if _over_forgotten(method, retrained):
+        if method.forgotten_accuracy.mean.high < retrained.forgotten_accuracy.mean.low:
             sentence += f" It classifies the records worse than they do: {OVER_FORGOTTEN}, which is no sign of memory."
         reasons = (f"accuracy of U-LiRA {number}",)
         word = "weak" if few else "fair"
         return Finding("distinguishable", "bad", sentence, reasons, Confidence(word, why), checks, CAVEATS)
     reason = f"the interval of U-LiRA's accuracy, {number}, reaches a guess (0.5)"
-    if original is not None and original.low > GUESS and lira.high < min(original.low, LOW):
+    if original and original.low > GUESS and lira.high < min(original.low, LOW):
         sentence = f"U-LiRA distinguishes the original from retrained models, but not these: accuracy {number}."
         caveats = ("Not distinguishable is not a proof of forgetting: another attack may distinguish it.", *CAVEATS)
         confidence = Confidence("fair", f"The original's accuracy is higher: {original.low:.2f} or more.")
         return Finding("not distinguishable", "good", sentence, (reason,), confidence, checks, caveats)
     advice = [] if protocol.compared >= 2 * LEAST_SEEDS else ["Give more models, unlearned and retrained."]
-    if original is None:
+    if not original:
         advice.append(
             "Give the original's models, too: if U-LiRA distinguishes them, it can see what is not forgotten."
         )
@@ -447,7 +444,3 @@ def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: Ou
             ),
         )
     )
-
-
-def _over_forgotten(method: ScoredMethod, retrained: ScoredMethod) -> bool:
-    return method.forgotten_accuracy.mean.high < retrained.forgotten_accuracy.mean.low

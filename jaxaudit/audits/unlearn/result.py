@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate, Place
+from jaxaudit.metrics.arrays import Mask
 from jaxaudit.metrics.over_models import LOW
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
@@ -134,7 +135,7 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     @property
     def of_texts(self) -> bool:
         """Whether the records are texts, which have no classes."""
-        return self[ORIGINAL].scores.forgotten_log_likelihood is not None
+        return bool(self[ORIGINAL].scores.forgotten_log_likelihood)
 
     @property
     def compared(self) -> bool:
@@ -145,22 +146,21 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     def band(self) -> tuple[float, float] | None:
         """The range of the efficacies of retrained models."""
         spread = self[RETRAINING].scores.efficacy
-        return None if spread is None else (spread.low, spread.high)
+        return (spread.low, spread.high) if spread else None
 
     def drawn(self) -> "list[plot.MethodMarks]":
         """The methods whose efficacy was measured, as charts take them."""
         from jaxaudit.plots import charts as plot
 
-        def values(spread: ScoreSpread | None) -> Any:
-            return None if spread is None else np.array(spread.values)
-
-        method_rows = [
+        rows = [
             (method.name, method.scores.efficacy, method.scores.bound, method.scores.attack) for method in self.methods
         ]
         return [
-            plot.MethodMarks(name, *map(values, of))
-            for name, *of in method_rows
-            if of[0] is not None and of[1] is not None
+            plot.MethodMarks(
+                name, np.array(efficacy.values), np.array(bound.values), attack and np.array(attack.values)
+            )
+            for name, efficacy, bound, attack in rows
+            if efficacy and bound
         ]
 
     def plot(self) -> "Figure":
@@ -187,7 +187,7 @@ class UnlearnAudit:
     """
 
     result: UnlearnResult
-    forget: Bool[np.ndarray, " n"]
+    forget: Mask
     models: Mapping[str, Any]
     u_lira: Mapping[str, Float[np.ndarray, " records"]]
     sources: tuple[str, ...] = ()
@@ -202,7 +202,7 @@ class UnlearnAudit:
     def scores(self, name: str, score: str) -> Float[np.ndarray, " seeds"]:
         """`score`, an attribute of `MethodScores`, of each of a method's models; NaN: no value."""
         spread = getattr(self.result[name].scores, score)
-        return np.full(self.result.protocol.seeds, np.nan) if spread is None else np.array(spread.values)
+        return np.array(spread.values) if spread else np.full(self.result.protocol.seeds, np.nan)
 
     def plot(self) -> "Figure":
         return self.result.plot()
@@ -213,15 +213,15 @@ def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]
     demand(len(result.drawn()) > 0, "no method has an efficacy and its bound")
     for method in result.methods:
         finding, differs = method.finding, any(place.differs for place in method.places.values())
-        decided = finding is None or (finding.verdict == "distinguishable") == differs
+        decided = not finding or (finding.verdict == "distinguishable") == differs
         demand(decided, "a verdict is not that of its places")
 
 
 def check_methods(methods: Sequence[Any], references: Sequence[str], whole: Finding) -> None:
     """Every method, and no reference, has a verdict, and the finding on all methods is that of one."""
     for method in methods:
-        demand((method.finding is None) == (method.name in references), "a finding is missing or out of place")
-    verdicts = [method.finding.verdict for method in methods if method.finding is not None]
+        demand(bool(method.finding) != (method.name in references), "a finding is missing or out of place")
+    verdicts = [method.finding.verdict for method in methods if method.finding]
     demand(set(verdicts) <= {*get_args(Conclusion)}, "a verdict is none of a method")
     demand(not verdicts or whole.verdict in verdicts, "its finding is that of no method")
 
@@ -281,7 +281,7 @@ def conclusion(result: UnlearnResult, name: str) -> Conclusion:
 def _most_accurate(result: UnlearnResult, name: str) -> float:
     """The upper end of the interval of U-LiRA's accuracy; 0 if it was not computed."""
     lira = result[name].u_lira
-    return 0.0 if lira is None else lira.high
+    return lira.high if lira else 0.0
 
 
 def informative(result: UnlearnResult) -> tuple[str, ...]:
@@ -391,7 +391,7 @@ def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
     perfect = [
         method.name
         for method in result.methods
-        if method.scores.efficacy is not None and any(map(math.isinf, method.scores.efficacy.values))
+        if method.scores.efficacy and any(map(math.isinf, method.scores.efficacy.values))
     ]
     few = (
         f"{seeds} cannot show any difference: the smallest p-value, {2.0 ** (1 - protocol.seeds):.2g}, is above "

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 from msgspec.structs import replace
 
 from jaxaudit.audits.unlearn.evaluate import challenge_and_u_lira, end
@@ -19,6 +19,7 @@ from jaxaudit.audits.unlearn.outputs_result import (
     ScoredMethod,
     UnlearnOutputsAudit,
     UnlearnOutputsResult,
+    check_names,
     check_together,
     checked_classes,
     checks_of,
@@ -33,6 +34,7 @@ from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira_rate
+from jaxaudit.metrics.arrays import PerModel
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.metrics.over_models import mean_of_models
@@ -98,11 +100,13 @@ def score_unlearning(
             return arrays
         return read_models_of(name, arrays, checked_classes(labels), kind)
 
-    methods = {name: given_models(name, arrays) for name, arrays in methods.items()}
+    if not methods:
+        raise InputError("there is no method to score; give the outputs of unlearned models under a name.")
+    check_names(methods)
+    unread = {**({} if original is None else {ORIGINAL: original}), **methods}
+    sides = {name: given_models(name, arrays) for name, arrays in unread.items()}
     retrained = given_models(RETRAINED, retrained)
-    original = None if original is None else given_models(ORIGINAL, original)
-    check_together(methods, retrained, original)
-    sides = {**({} if original is None else {ORIGINAL: original}), **methods}
+    check_together(sides, retrained)
     compared = models_compared(sides, retrained)
     protocol = OutputsProtocol(
         records=retrained.log_odds.shape[1],
@@ -135,17 +139,17 @@ def score_unlearning(
             remaining,
             test,
             challenge=challenge,
-            u_lira=None if lira is None else lira.accuracy,
+            u_lira=lira and lira.accuracy,
             true_positive_rate=rate,
             finding=None,
         )
         end(part)
     originals_accuracy = scored[ORIGINAL].u_lira if ORIGINAL in scored else None
-    for name, side in methods.items():
-        checks = checks_of(name, side, retrained, protocol)
+    for name in methods:
+        checks = checks_of(name, sides[name], retrained, protocol)
         finding = scored_finding(scored[name], protocol, originals_accuracy, scored[AGAIN], checks)
         scored[name] = replace(scored[name], finding=finding)
-    findings = {name: method.finding for name, method in scored.items() if method.finding is not None}
+    findings = {name: method.finding for name, method in scored.items() if method.finding}
     result = UnlearnOutputsResult(
         finding=together(findings), protocol=protocol, shortfalls=shortfalls, methods=tuple(scored.values())
     )
@@ -173,7 +177,7 @@ def _answers(side: GivenModels, rows: slice) -> Answers:
     return Answers(side.log_odds[rows], remaining[rows], test[rows])
 
 
-def _over_models(shares: Float[np.ndarray, " models"]) -> AccuracyOfModels:
+def _over_models(shares: PerModel) -> AccuracyOfModels:
     return AccuracyOfModels(mean_of_models(shares, LEVEL), tuple(shares.tolist()))
 
 

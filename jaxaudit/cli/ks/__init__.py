@@ -11,7 +11,7 @@ def _check_sets(options: KSOptions) -> None:
     data, target = options.data, options.target
     if options.source is ModelSource.SCORES or not options.can_be_read:
         return
-    if data.deal is not None and not target.target:
+    if data.deal and not target.target:
         raise InputError("--deal needs --target: a model's outputs on its sets.")
     if options.source is ModelSource.TRAINING and not options.has_set_alone:
         names = {str(role): name for role, name in options.inputs.sets.names.items()}
@@ -36,9 +36,7 @@ def _check_tests(options: KSOptions) -> None:
     names, inputs = tests_named(options), options.inputs
     check_first(names, [*inputs.sets.names])
     if options.target.target and "deletion" not in names:
-        refuse_options(
-            {"--before": inputs.before is not None}, f"no test of --tests {','.join(names)} uses it; name one, or"
-        )
+        refuse_options({"--before": bool(inputs.before)}, f"no test of --tests {','.join(names)} uses it; name one, or")
 
 
 CHECKS = (_check_sets, _check_failing, _check_targets, _check_tests)

@@ -45,7 +45,7 @@ def planned_sets(
     if not in_full or options.recipe.models_per_batch is None:
         options, summary = plan_of(options, sets)
         plan = None if in_full else summary
-        for line in () if plan is None else plan.lines:
+        for line in plan.lines if plan else ():
             say(line)
         sets = take_records(whole, options.data.sample, key)
     return options, sets, plan
@@ -83,7 +83,7 @@ def plan_audit(
     if max(work.records) < max(full.records):
         chosen["sample"] = max(work.records)
     planned = with_usual(with_values(options, **chosen), models_per_batch=number)
-    kinds = {**_models_of(work), "targets": len(work.targets)}
+    kinds = {**models_by_test(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
     sizes = zip(SETS, work.records, full.records, strict=True)
@@ -133,7 +133,7 @@ def take_records(sets: Case, records: int | None, key: Any) -> Case:
     A larger sample contains a smaller one. The sample does not depend on outputs or labels, so query set and holdout
     stay exchangeable if they were. With groups, whole groups are drawn (`groups_in_sample`).
     """
-    if records is None:
+    if not records:
         return sets
     groups = groups_by_role(sets.sets)
 
@@ -169,7 +169,7 @@ def work_of(given_options: KSOptions, options: KSOptions, sets: Case, tests: tup
     )
 
 
-def _models_of(work: Work) -> dict[str, int]:
+def models_by_test(work: Work) -> dict[str, int]:
     """The number of models of each test, by title."""
     return {test.title: sum(count for count, _ in models) for test, models in sizes_of(work.tests, work.sizes)}
 
@@ -179,7 +179,7 @@ def reductions(full: Work, work: Work) -> Iterator[str]:
     for name, before, after in zip(SETS, full.records, work.records, strict=True):
         if after < before:
             yield f"{name} records {before:,} to {after:,}"
-    before, after = _models_of(full), _models_of(work)
+    before, after = models_by_test(full), models_by_test(work)
     for name, count in after.items():
         if count < before[name]:
             yield f"models of {name if name == 'rho' else f'the {name}'} {before[name]} to {count}"

@@ -73,10 +73,10 @@ class SourceSet(NamedTuple):
     groups: np.ndarray | None
 
 
-def positions(whole: Examples | SourceSet, part: Examples | None) -> np.ndarray:
+def positions(whole: Examples | SourceSet, part: Examples) -> np.ndarray:
     """Which records of a set are in a part of it, which is in its order."""
     left = iter(enumerate(whole.record_hashes.tolist()))
-    records = () if part is None else part.record_hashes.tolist()
+    records = part.record_hashes.tolist()
     return np.array([next(index for index, record_hash in left if record_hash == record) for record in records], int)
 
 
@@ -160,9 +160,9 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
     def one(place: OutputsPlace, role: Role, is_challenge: bool) -> Outputs:
         # Of the calibration set outputs are on all records, those that are dropped, too.
         examples = (whole if role == Role.CALIBRATION else sets)[role]
-        if key is not None and is_challenge:
+        if key and is_challenge:
             return answers_of(load_answers(place.path, key, query.class_names, kind), key, role)
-        if texts is not None:
+        if texts:
             return load_log_likelihoods(place, len(examples), of=role.words)
         records = shared_record_names(names[role], place.path, query.class_names)
         outputs = load_outputs(place, query.class_names, len(examples), kind, of=role.words, records=records)
@@ -174,7 +174,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
         read=whole.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION).map(
             lambda role, examples: SourceSet(examples.content_hash, examples.record_hashes, sets[role].groups)
         ),
-        commitment=None if key is None else key.commitment,
+        commitment=key and key.commitment,
     )
 
 
@@ -186,12 +186,12 @@ def file_targets(
 
     def outputs_of(model: ModelPlaces, *roles: Role) -> Sets[Outputs]:
         key, places = None if model.has_roles else inputs.sets.key, model.places
-        if key is not None:
+        if key:
             places = inputs.sets.names.only(*key.rows).map(lambda _, __: model.places[Role.QUERY])
-        return places.only(*roles).map(lambda role, place: read(place, role, key is not None))
+        return places.only(*roles).map(lambda role, place: read(place, role, bool(key)))
 
     sets = [outputs_of(model, *Role) for model in models]
-    earlier = Sets[Outputs]() if before is None else outputs_of(before, Role.QUERY, Role.HOLDOUT)
+    earlier = outputs_of(before, Role.QUERY, Role.HOLDOUT) if before else Sets[Outputs]()
     tell_of_readings(outputs for of_model in (*sets, earlier) for outputs in of_model.values())
     names = name_apart([model.name for model in models], [without_folders(str(path)) for path in inputs.paths])
     return tuple(
@@ -216,11 +216,6 @@ THIRD, FOURTH = 1 / 3, 1 / 4
 MANY = 3_000
 """With so many query records or more, no shadow model is trained beside the members test: limits of a model that never
 used 599 digits were 7 to 25% beside 40 of them, and 24 to 28% without."""
-
-
-def tests_of_dealt(query: int) -> tuple[str, ...]:
-    """The tests of a dealt set with so many query records."""
-    return ("members",) if query >= MANY else ("members", "holdout")
 
 
 def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool = False) -> Sets["Examples"]:
@@ -302,25 +297,25 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
     have one row for every record of the given sets.
     """
     shadows_kept = audit.shadows
-    if shadows_kept is None or len(sets.query.class_names) > MOST_CLASSES:
+    if not shadows_kept or len(sets.query.class_names) > MOST_CLASSES:
         return {}
     indices = np.array([index for index, kind in enumerate(shadows_kept.kinds) if kind in OF_BANK], int)
     if not len(indices):
         return {}
     shadows = shadows_kept.take(indices)
-    parts = [sets.sets.get(role) for role in ROLES]
     counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
     starts = np.cumsum([0, *counts])
-    kept = [
-        start + positions(sets.read[role], part)
-        for role, part, start in zip(ROLES, parts, starts, strict=False)
-        if part is not None
+    present = [
+        (start, sets.read[role], sets.sets[role])
+        for role, start in zip(ROLES, starts, strict=False)
+        if role in sets.sets
     ]
-    columns, records = np.concatenate(kept), int(starts[-1])
+    columns = np.concatenate([start + positions(whole, part) for start, whole, part in present])
+    records = int(starts[-1])
     dropped = np.ones(records, bool)
     dropped[columns] = False
     labels = np.full(records, -1, np.int32)
-    labels[columns] = np.concatenate([part.labels for part in parts if part is not None])
+    labels[columns] = np.concatenate([part.labels for *_, part in present])
     models, kinds, texts = len(shadows.membership), (bool, bool, np.float32), shadows.pool.classless
     membership, correct, outputs = (np.zeros((models, records), kind) for kind in kinds)
     arrays: dict[str, np.ndarray] = {MEMBERSHIP: membership, WHOLE: outputs}
@@ -333,13 +328,9 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
         # Members and records used only by targets have no column in the bank.
         array[:, columns] = of_models[:, : len(columns)]
     groups = [source_set.groups for source_set in sets.read.values() if source_set.groups is not None]
-    measured = None
-    if audit.sampled_alike is not None:
-        # Of records without classes the labels are not compared, and all are equal.
-        found_alike = audit.sampled_alike._asdict().items()
-        measured = {
-            name: 1.0 if np.isnan(p_value) else p_value for name, p_value in found_alike if name != "difficulty"
-        }
+    # Of records without classes the labels are not compared, and all are equal.
+    p_values = audit.sampled_alike._asdict().items() if audit.sampled_alike else ()
+    measured = {name: 1.0 if np.isnan(p_value) else p_value for name, p_value in p_values if name != "difficulty"}
     description = Description(
         format=1,
         outputs="log_likelihood" if texts else "log_odds",
@@ -350,7 +341,7 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
         models=models,
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
         hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
-        sampled_alike=None if measured is None else SampledAlike(**measured),
+        sampled_alike=SampledAlike(**measured) if measured else None,
         images=options.data.images or "none",
         seed=options.audit.seed,
         groups=bool(groups),

@@ -198,22 +198,22 @@ class KSOptions:
     @property
     def source(self) -> ModelSource:
         """The origin of the models with which targets are compared."""
-        if self.scores.scores is not None:
+        if self.scores.scores:
             return ModelSource.SCORES
-        if self.audit.shadows is not None:
+        if self.audit.shadows:
             return ModelSource.BANK
         return ModelSource.TRAINING if trains(self) else ModelSource.ANSWERS
 
     @cached_property
     def inputs(self) -> "KSInputs":
         """The sets and models that the options name, as far as they fit each other; read once."""
-        return _inputs(self.data, self.target, self.audit.shadows is not None)
+        return _inputs(self.data, self.target, bool(self.audit.shadows))
 
     @property
     def can_be_read(self) -> bool:
         """Whether there is anything to read, and all of it is there: what is missing is an error of its own."""
         paths = (self.data.deal, *self.target.target, self.target.before)
-        return not self.has_set_alone and all(os.path.exists(path) for path in paths if path is not None)
+        return not self.has_set_alone and all(os.path.exists(path) for path in paths if path)
 
     @property
     def has_set_alone(self) -> bool:
@@ -242,23 +242,23 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
     from jaxaudit.data.paths import exists
 
     sets, models = named_sets(data), [model_places(path) for path in target.target if exists(path)]
-    before = model_places(target.before) if target.before is not None and exists(target.before) else None
+    before = [model_places(path) for path in (target.before,) if path and exists(path)]
 
     def roles(model: ModelPlaces) -> set[Role]:
-        return {*model.places} if model.has_roles or sets.key is None else {*sets.key.rows}
+        return {*sets.key.rows} if sets.key and not model.has_roles else {*model.places}
 
-    whole = [] if banked or sets.key or {Role.CALIBRATION} & {*sets.names} else [*models, *filter(None, [before])]
+    whole = [] if banked or sets.key or Role.CALIBRATION in sets.names else [*models, *before]
     if Role.HOLDOUT in sets.names and (bare := [model.name for model in whole if not model.has_roles]):
         raise InputError(
             f"{bare[0]}: is one file of outputs, and does not say which of its rows are on which set. Give a folder "
             f"with {' and '.join(f'{role}.csv' for role in sets.names)}, an .npz with arrays of these names, or add a "
             "column `set`."
         )
-    for model in () if banked else (*models, *([] if before is None else [before])):
+    for model in () if banked else (*models, *before):
         for role in sorted(roles(model) - {*sets.names}):
             sets_of = data.deal or "the data of this run, without --deal FOLDER,"
             raise InputError(f"{model.name}: has outputs on {role}, and {sets_of} has no {role}.*.")
-    for model in () if before is None else (before, *models):
+    for model in (*before, *models) if before else ():
         if not {Role.QUERY, Role.HOLDOUT} <= roles(model):
             raise InputError(
                 f"--before: {model.name} has no outputs on the query set or none on the holdout, by which what the "
@@ -281,7 +281,7 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
     return KSInputs(
         sets._replace(names=names),
         tuple(model._replace(places=model.places.only(*common)) for model in models),
-        before,
+        next(iter(before), None),
         tuple(left_out),
         target.target,
     )
@@ -306,7 +306,7 @@ def used_inputs(options: KSOptions) -> KSInputs:
 def trains(options: KSOptions) -> bool:
     """Whether shadow models are trained: where there is no holdout, and where they are asked for."""
     data, target, names = options.data, options.target, parse_tests(options.audit.tests)
-    if data.deal is None or not target.target or not options.can_be_read:
+    if not (data.deal and target.target and options.can_be_read):
         return True
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
@@ -323,18 +323,12 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     has_set = {
         "members": "members" in sets,
         "holdout": "holdout" in sets,
-        "before": inputs.before is not None,
+        "before": bool(inputs.before),
     }
     possible = [name for name, roles in BUILT_IN.items() if all(has_set[role] for role in roles)]
     if options.source is ModelSource.ANSWERS:
         return parse_tests(options.audit.tests, usual_tests(possible, trained=False))
     if options.audit.tests is None:
-        return usual_tests(possible, on_calibration=has_calibration_outputs(inputs))
+        on_calibration = inputs.targets and all("calibration" in model.places for model in inputs.targets)
+        return usual_tests(possible, on_calibration=bool(on_calibration))
     return parse_tests(options.audit.tests, possible)
-
-
-def has_calibration_outputs(inputs: KSInputs) -> bool:
-    """Whether there are targets, and all have outputs on the calibration set."""
-    from jaxaudit.data.examples import Role
-
-    return bool(inputs.targets) and all(Role.CALIBRATION in model.places for model in inputs.targets)

@@ -23,6 +23,7 @@ from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, sizes_
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
 from jaxaudit.cli.ks.effort import changed_fields, networks_of, plan_audit, planned_sets, work_of
 from jaxaudit.cli.ks.inputs import (
+    MANY,
     Case,
     as_outputs,
     built_in_tests,
@@ -31,7 +32,6 @@ from jaxaudit.cli.ks.inputs import (
     files_of_bank,
     read_case,
     tests_of,
-    tests_of_dealt,
 )
 from jaxaudit.cli.ks.options import (
     ALL,
@@ -94,10 +94,11 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
-    options = _filled(options)
+    options = with_defaults(options)
+    options = with_values(options, tests=",".join(tests_named(options)))
     whole = read_case(options, set_alone=set_alone)
     if set_alone:
-        options = with_values(options, tests=",".join(tests_of_dealt(len(whole.query))))
+        options = with_values(options, tests="members" if len(whole.query) >= MANY else "members,holdout")
     tests = tests_of(options, len(whole.targets))
     network = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
     tell_of_large_numbers(network, (examples.inputs for examples in whole.sets.values()))
@@ -134,7 +135,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
             learner,
             execution,
             own_recipe=options.audit.same_recipe or parse_judged(options.model.model or "") is not None,
-            reduced=() if plan is None else tuple(plan.numbers["unlike"]),
+            reduced=tuple(plan.numbers["unlike"]) if plan else (),
         ),
         outcome=outcome,
         models=lambda _: models,
@@ -145,7 +146,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         extra={
             **described_files(sets.files),
             "challenge": sets.commitment,
-            "plan": None if plan is None else dict(plan.numbers),
+            "plan": dict(plan.numbers) if plan else None,
         },
     )
 
@@ -188,7 +189,7 @@ def _judged(
         execution=execution,
     )
     # Training has shown all of the progress, if there was any.
-    progress = execution.progress if learner is None else None
+    progress = None if learner else execution.progress
     return judge(key, shadows, sets.targets, tests=tests, progress=progress, **more)
 
 
@@ -198,11 +199,6 @@ def _with_groups(options: KSOptions) -> KSOptions:
     for line in inputs.left_out:
         say(line)
     return with_groups_of_sets(options, inputs.sets)
-
-
-def _filled(options: KSOptions) -> KSOptions:
-    options = with_defaults(options)
-    return with_values(options, tests=",".join(tests_named(options)))
 
 
 def ks_outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
@@ -224,7 +220,7 @@ def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
     data: dict[str, Any] = {role.value: describe_examples(examples) for role, examples in sets.sets.items()}
     for name, of_targets in _files_by_name(sets.files).items():
         hashes |= {f"{name} {index}": file.content_hash for index, file in enumerate(of_targets)}
-    if sets.commitment is not None:
+    if sets.commitment:
         hashes["challenge"] = sets.commitment
     if groups := groups_by_role(sets.sets):
         hashes["groups"] = hash_of_groups(groups)
@@ -253,7 +249,7 @@ def _files_by_name(targets: Sequence[FileTarget]) -> dict[str, list[Outputs]]:
 def of_texts(options: KSOptions) -> KSOptions:
     """The options with what follows from sets of texts: tests of one number a record alone."""
     query = options.inputs.sets.names.get(Role.QUERY)
-    if query is None or not is_texts(query):
+    if not (query and is_texts(query)):
         return options
     refuse_options({"--target-kind": options.target.target_kind != "auto"}, "texts have log-likelihoods")
     names, of_classes = tests_named(options), [test.name for test in TESTS if test.of_classes]
@@ -340,7 +336,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
         # Of records without classes only their number is known.
         for role, size in zip(Sizes._fields, description.sizes, strict=True):
             name = names.get(Role(role))
-            if name is not None and count_of(role, name) != size:
+            if name and count_of(role, name) != size:
                 raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
         return {}
     read = _reader_as(options, description)

@@ -115,9 +115,9 @@ class PowerOptions:
     @property
     def source(self) -> ModelSource:
         """The origin of the models that are measured."""
-        if self.audit.scores is not None:
+        if self.audit.scores:
             return ModelSource.SCORES
-        return ModelSource.TRAINING if self.audit.shadows is None else ModelSource.BANK
+        return ModelSource.BANK if self.audit.shadows else ModelSource.TRAINING
 
 
 def _check_sets(options: PowerOptions) -> None:

@@ -15,7 +15,7 @@ from jaxaudit.audits.power.audit import (
     power_of_scores,
 )
 from jaxaudit.audits.power.result import PowerAudit
-from jaxaudit.cli.ks.effort import plan_audit, planned_sets, reductions
+from jaxaudit.cli.ks.effort import models_by_test, plan_audit, planned_sets, reductions
 from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual
@@ -60,7 +60,7 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
     work, models = _work(given_options, options, sets), options.audit.models or SHADOW_MODELS
 
     def audit(execution: Execution) -> PowerAudit:
-        return measure_power(
+        measured = measure_power(
             key,
             sets.query,
             sets.sets[Role.CALIBRATION],
@@ -68,9 +68,9 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
             **vars(options.sizes),
             fraction=options.audit.fraction,
             models=models,
-            reduced=tuple(reductions(full_work, work)),
             execution=execution,
         )
+        return measured.reduced(tuple(reductions(full_work, work)))
 
     groups = groups_by_role(sets.sets)
     hashes = {role.value: examples.content_hash for role, examples in sets.sets.items()}
@@ -82,7 +82,7 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
         outcome=_outcome,
         models=lambda _: models,
         line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.epochs} epochs each",
-        extra={"plan": None if plan is None else dict(plan.numbers)},
+        extra={"plan": dict(plan.numbers) if plan else None},
         # A plan is repeated as it was made: what it leaves out is said again.
         repeats=given_options,
     )
@@ -162,4 +162,4 @@ def _work(given_options: PowerOptions, options: PowerOptions, sets: Case) -> Wor
 
 
 def _models(work: Work, _: Work) -> dict[str, object]:
-    return {"models": sum(test.models for test in work.tests if isinstance(test, PowerModels))}
+    return {"models": sum(models_by_test(work).values())}

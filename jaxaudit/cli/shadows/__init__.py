@@ -10,11 +10,11 @@ from jaxaudit.cli.groups import (
     MOST,
     TRAINING,
     DealtFlags,
-    EstimatorParameters,
     RecipeFlags,
     Seeded,
     SetsFlags,
     ShadowNetwork,
+    estimator_parameters,
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
@@ -114,7 +114,7 @@ class PlanOptions(BankOptions):
 
 
 @dataclass(frozen=True)
-class BankNetwork(EstimatorParameters, ShadowNetwork):
+class BankNetwork(ShadowNetwork):
     """Options of the network of a bank's models, or of their estimator."""
 
     model: str | None = option(
@@ -125,6 +125,7 @@ class BankNetwork(EstimatorParameters, ShadowNetwork):
         names="code",
         of=ModelSource.TRAINING | ModelSource.ESTIMATOR,
     )
+    parameters: tuple[str, ...] = estimator_parameters()
 
 
 @dataclass(frozen=True)

@@ -341,18 +341,18 @@ SCHEMA = "jaxaudit.shadows/1"
 def show_bank(options: ShowOptions) -> Summary:
     """A description of the bank."""
     bank = load_bank(options.bank)
-    usable, kinds = usable_models(bank), kinds_of(bank)
-    tests = available_tests(pool_of(bank)[0], [kinds[model] for model in usable.accuracy], kinds)
-    missing = [model for model in range(len(bank)) if model not in usable.accuracy]
+    (accuracies, refused), kinds = usable_models(bank), kinds_of(bank)
+    tests = available_tests(pool_of(bank)[0], [kinds[model] for model in accuracies], kinds)
+    missing = [model for model in range(len(bank)) if model not in accuracies]
     facts = {
         "schema": SCHEMA,
         "bank": without_folders(str(options.bank)),
         "models": len(bank),
-        "finished": len(usable.accuracy),
+        "finished": len(accuracies),
         "missing": missing,
-        "refused": {str(model): why for model, why in usable.refused.items()},
+        "refused": {str(model): why for model, why in refused.items()},
         "training_accuracy": {
-            str(model): None if math.isnan(accuracy) else accuracy for model, accuracy in usable.accuracy.items()
+            str(model): None if math.isnan(accuracy) else accuracy for model, accuracy in accuracies.items()
         },
         "tests": {answer.test.name: {"possible": answer.possible, "lacks": answer.lacks} for answer in tests},
         "next": _next(options.bank, bank, missing),

@@ -22,7 +22,7 @@ from jaxaudit.audits.unlearn.outputs_result import (
     RETRAINED,
     GivenModels,
     UnlearnOutputsAudit,
-    check_name,
+    check_names,
     checked_classes,
     read_models_of,
 )
@@ -429,8 +429,7 @@ def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
     """The work for these options."""
     files, audit_flags = options.files, options.audit
     paths = dict(map(parse_outputs, files.outputs))
-    for name in paths.keys() - {RETRAINED, ORIGINAL}:
-        check_name(name)
+    check_names(paths.keys() - {RETRAINED, ORIGINAL})
     labels = checked_classes(read_npy(files.labels or Path()))
     sides = {name: read_models_of(name, _read_arrays(path), labels, files.outputs_kind) for name, path in paths.items()}
     data = {name: _described(paths[name], side) for name, side in sides.items()}

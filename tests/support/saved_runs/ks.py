@@ -68,7 +68,7 @@ def decided(test: HoldoutTest | ShadowTest, usage: Usage, checks: tuple[Check, .
     """What a test says of these numbers of a target that was trained like its models."""
     of_holdout, of_shadows = (OF_P.union(OF_HOLDOUT), OF_P, EXACT), (OF_MODELS, OF_MODELS, TRUSTED)
     needs, of_p, p_trust = of_holdout if isinstance(test, HoldoutTest) else of_shadows
-    return judgement_of_use(test, usage, checks, needs=needs, of_p=of_p, p_trust=p_trust, trust=TRUSTED)
+    return judgement_of_use(test, usage, checks, (p_trust, of_p), (TRUSTED, needs))
 
 
 def judged(

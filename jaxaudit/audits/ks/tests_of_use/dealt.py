@@ -1,12 +1,13 @@
 """What the tests with a holdout share: whether the sets are alike, and what tells them apart."""
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
 from jaxaudit.data.examples import Examples
+from jaxaudit.metrics.arrays import Indices
 from jaxaudit.metrics.checks import (
     HOLDOUT_LIKE_QUERY,
     HOLDOUT_OUTPUTS,
@@ -18,7 +19,7 @@ from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike, holdout_apart, holdout_like_query
 from jaxaudit.metrics.scores import cut, profile
 from jaxaudit.randomness import stream
-from jaxaudit.shadow_models import Kind, Pool
+from jaxaudit.shadow_models import Kind
 
 OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS, HOLDOUT_OUTPUTS, OUTPUTS_ON_ONE_SCALE})
 TAUGHT = "taught"
@@ -29,7 +30,7 @@ EXACT = Confidence("strong", "The test is exact if the provider sampled query se
 def predictors_of(
     key: Key[Array, ""],
     evidence: Evidence,
-    indices: slice | Int[np.ndarray, " some"],
+    indices: slice | Indices,
 ) -> Float[np.ndarray, "some kinds"]:
     """Predictors of the difficulty of query set and holdout, or of these and the known members, for all targets: class,
     neighbours, and what the records themselves teach; shadow models come beside them.
@@ -43,18 +44,14 @@ def predictors_of(
         predictors = difficulty(
             stream(key, "difficulty"),
             examples.labels[records][order],
-            examples.inputs[records][order] if _has_neighbours(evidence.pool) else None,
+            # Of records without classes, neighbours have none that could tell.
+            examples.inputs[records][order] if examples.inputs.size and not evidence.pool.classless else None,
             None if groups is None else groups[order],
             None if lesson.odds is None else lesson.odds[:, order],
         )
         return predictors[np.argsort(order)]
 
     return evidence.once(f"predictors {len(records)}", predict)
-
-
-def _has_neighbours(pool: Pool) -> bool:
-    """Whether records have inputs; of records without classes, neighbours have none that could tell."""
-    return bool(pool.examples.inputs.size) and not pool.classless
 
 
 def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficulty:
@@ -92,7 +89,7 @@ def checks_of_sets(key: Key[Array, ""], evidence: Evidence) -> tuple[Check, Chec
 def sets_alike(
     key: Key[Array, ""],
     evidence: Evidence,
-    indices: slice | Int[np.ndarray, " some"],
+    indices: slice | Indices,
     size: int,
     at_hand: Examples | None = None,
 ) -> Alike:
@@ -101,24 +98,18 @@ def sets_alike(
     """
     examples = evidence.pool.examples.take(evidence.pool.compared[indices])
     at_hand = examples if examples.inputs.size else at_hand
-    odds, rows = models_on(evidence, indices)
-    alikeness = alike(
-        key,
-        None if at_hand is None else at_hand.inputs,
-        examples.labels,
-        None if odds is None or rows is None else profile(cut(odds), rows).outside,
-        None if at_hand is None else at_hand.record_hashes.view("S16"),
-        size,
-        groups=examples.groups,
-    )
+    inputs, copies = (at_hand.inputs, at_hand.record_hashes.view("S16")) if at_hand else (None, None)
+    outside = next((profile(cut(odds), rows).outside for odds, rows in models_on(evidence, indices)), None)
+    alikeness = alike(key, inputs, examples.labels, outside, copies, size, groups=examples.groups)
     return alikeness._replace(labels=NOT_MEASURED) if evidence.pool.classless else alikeness
 
 
 def models_on(
-    evidence: Evidence, indices: slice | Int[np.ndarray, " some"]
-) -> tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]] | tuple[None, None]:
-    """Log-odds and training sets of the test's models on these records; None without, as on a bank's known members."""
+    evidence: Evidence, indices: slice | Indices
+) -> list[tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]]]:
+    """Log-odds and training sets of the test's models on these records, one pair; none without, as on a bank's known
+    members.
+    """
     odds = evidence.log_odds(Kind.MIXED)[:, indices]
-    if not len(odds) or np.isnan(odds[0]).any():
-        return None, None
-    return odds, evidence.members(Kind.MIXED)[:, indices]
+    has_odds = len(odds) and not np.isnan(odds[0]).any()
+    return [(odds, evidence.members(Kind.MIXED)[:, indices])] if has_odds else []

@@ -1,7 +1,6 @@
 """The deletion test as a test of `ks`: see `jaxaudit.metrics.memory`."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 from jaxtyping import Array, Key
 
@@ -61,16 +60,16 @@ class DeletionTest(KSTest):
 
     stated: float = STATED_FRACTION
     question: Question = "left"
-    name: ClassVar[str] = "deletion"
-    title: ClassVar[str] = "deletion test"
-    source: ClassVar[str] = "Fieller 1954"
-    errors: ClassVar[str] = (
+    name = "deletion"
+    title = "deletion test"
+    source = "Fieller 1954"
+    errors = (
         "A model that used none of the query set is called not forgotten in at most 5% of deals of the same records "
         "into query set and holdout, whatever the model is. One that remembers more than the stated share of what the "
         "model before the deletion did is called forgotten in at most 5%, if using a record has the same effect on "
         "both models; and so is one whose answers are those before, changed by one rule of the answer for all records."
     )
-    assumes: ClassVar[str] = (
+    assumes = (
         "Deletion test: the fraction is how much of the memory of the query set is left that the model had before the "
         "deletion. That assumes that the outputs before are of the model that used the query set, that neither model "
         "used the holdout, that holdout records are like the query set's, that using a record has the same effect on "
@@ -79,10 +78,10 @@ class DeletionTest(KSTest):
         "high, and the upper limit is safe."
     )
 
-    roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
-    needs_before: ClassVar[bool] = True
-    trains: ClassVar[bool] = False
-    left_out: ClassVar[Literal["by share", "dealt", "none"]] = "none"
+    roles = frozenset({Role.HOLDOUT})
+    needs_before = True
+    trains = False
+    left_out = "none"
 
     def judge(
         self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
@@ -91,8 +90,9 @@ class DeletionTest(KSTest):
         assert before is not None  # `refuse` of the audit has seen to it
         predictors = predictors_of(key, evidence, dealt_records)
         # Both at the coarser resolution.
-        odds_after = before.at_resolution(outputs.log_odds[None])[0, dealt_records]
-        odds_before = outputs.at_resolution(before.log_odds[None])[0]
+        odds_before, at_resolution = before
+        odds_after = at_resolution(outputs.log_odds[None])[0, dealt_records]
+        odds_before = outputs.at_resolution(odds_before[None])[0]
         answer = deletion_test(
             stream(key, "deletion test"),
             odds_after,
@@ -123,10 +123,8 @@ class DeletionTest(KSTest):
             self,
             answer.usage,
             checks_of_sets(key, evidence),
-            needs=OF_P | {HOLDOUT_APART, BEFORE_OUTPUTS, BEFORE_ON_HOLDOUT},
-            of_p=OF_P,
-            p_trust=OF_LATER,
-            trust=trust if remembers else FAINT,
+            (OF_LATER, OF_P),
+            (trust if remembers else FAINT, OF_P | {HOLDOUT_APART, BEFORE_OUTPUTS, BEFORE_ON_HOLDOUT}),
             more="Give outputs on more records that neither model used."
             if remembers
             else "Request outputs that tell more, of both models: logits, or every decimal.",

@@ -1,9 +1,7 @@
 """The holdout test as a test of `ks`: see `jaxaudit.metrics.holdout`."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -22,7 +20,6 @@ from jaxaudit.audits.ks.tests_of_use.test import (
     NOT_KNOWN,
     Judgement,
     KSTest,
-    Lack,
     helped,
     judgement_of_use,
     limited,
@@ -59,9 +56,10 @@ OF_RECIPE = (
     " The other numbers assume that the target is trained by the shadow models' recipe; where its other data differ "
     "from the calibration set, p (all used) is too small."
 )
-ALONE = Lack(
+ALONE = (
     "Give its outputs on records that it did use, or those of the model before a deletion; or train shadow models by "
-    "its own recipe"
+    "its own recipe",
+    "",
 )
 """What allows `forgotten` where the target's outputs on query set and holdout are all there is."""
 
@@ -80,17 +78,17 @@ class HoldoutTest(KSTest):
 
     mixed: int = 40
     stated: float = STATED_FRACTION
-    name: ClassVar[str] = "holdout"
-    title: ClassVar[str] = "holdout test"
-    source: ClassVar[str] = "Zhang et al. 2024; Carlini et al. 2022; Fieller 1954; Schilling 1986; Henze 1988"
-    errors: ClassVar[str] = (
+    name = "holdout"
+    title = "holdout test"
+    source = "Zhang et al. 2024; Carlini et al. 2022; Fieller 1954; Schilling 1986; Henze 1988"
+    errors = (
         "A target that used none of the query set is called not forgotten in at most 5% of random deals of the "
         "records into query set and holdout, whatever the model is. Forgotten is said of a target that is trained by "
         "the shadow models' own recipe alone; one that used more than the stated share is then called so in at most 5%."
     )
-    roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT})
-    least: ClassVar[Mapping[str, int]] = MappingProxyType({"mixed": LEAST})
-    left_out: ClassVar[Literal["by share", "dealt", "none"]] = "dealt"
+    roles = frozenset({Role.HOLDOUT})
+    least = MappingProxyType({"mixed": LEAST})
+    left_out = "dealt"
 
     @property
     def assumes(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -137,26 +135,21 @@ class HoldoutTest(KSTest):
             usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
         else:
             usage, trust, lacks = _alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,)
-        groups, n = evidence.pool.groups, evidence.queries
-        query, held = (
-            (0, 0) if groups is None else (len(np.unique(groups_of_set)) for groups_of_set in (groups[:n], groups[n:]))
-        )
+        groups, by_groups = evidence.pool.groups, ()
+        if groups is not None:
+            query, held = (len(np.unique(part)) for part in np.split(groups, [evidence.queries]))
+            by_groups = (BY_GROUPS.format(query=query, holdout=held),)
         more = "Give more records: `jaxaudit power` says how many."
         more = f"Improve the shadow models: {recipe}." if recipe else more
         return judgement_of_use(
             self,
             usage,
             checks,
-            needs=NEEDS if self.mixed else NEEDS - {HOLDOUT_MODELS},
-            of_p=OF_P,
-            p_trust=EXACT,
-            trust=trust,
+            (EXACT, OF_P),
+            (trust, NEEDS if self.mixed else NEEDS - {HOLDOUT_MODELS}),
             more=helped(lacks, "") if lacks else more,
             lacks=lacks,
-            last=(
-                *(() if groups is None else (BY_GROUPS.format(query=query, holdout=held),)),
-                *taught_by_records(key, evidence).caveats,
-            ),
+            last=(*by_groups, *taught_by_records(key, evidence).caveats),
         )
 
 

@@ -1,7 +1,6 @@
 """The members test as a test of `ks`: see `jaxaudit.metrics.memory`."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -80,17 +79,17 @@ class MembersTest(KSTest):
 
     stated: float = STATED_FRACTION
     question: Question = "used"
-    name: ClassVar[str] = "members"
-    title: ClassVar[str] = "members test"
-    source: ClassVar[str] = "Fieller 1954; Carlini et al. 2022; Schilling 1986; Henze 1988"
-    errors: ClassVar[str] = (
+    name = "members"
+    title = "members test"
+    source = "Fieller 1954; Carlini et al. 2022; Schilling 1986; Henze 1988"
+    errors = (
         "A target that used none of the query set is called not forgotten in at most 5% of random deals, whatever the "
         "model is. One that used more than the stated share, as it used the known members, is called forgotten in at "
         "most 5%, whatever the model is."
     )
-    roles: ClassVar[frozenset[Role]] = frozenset({Role.HOLDOUT, Role.MEMBERS})
-    trains: ClassVar[bool] = False
-    left_out: ClassVar[Literal["by share", "dealt", "none"]] = "none"
+    roles = frozenset({Role.HOLDOUT, Role.MEMBERS})
+    trains = False
+    left_out = "none"
 
     @property
     def assumes(self) -> str:
@@ -109,11 +108,9 @@ class MembersTest(KSTest):
     ) -> Judgement:
         pool, member_records, dealt_records = evidence.pool, evidence.known_members, evidence.dealt_records
         members, indices = member_records.stop - member_records.start, np.r_[dealt_records, member_records]
-        predictors, (odds, rows) = predictors_of(key, evidence, indices), models_on(evidence, indices)
-        target_odds = outputs.log_odds[indices]
-        if odds is None or rows is None:
-            scores = residual_scores(target_odds, predictors)
-        else:
+        predictors, target_odds = predictors_of(key, evidence, indices), outputs.log_odds[indices]
+        scores = residual_scores(target_odds, predictors)
+        for odds, rows in models_on(evidence, indices):
             by_models = profile(cut(outputs.at_resolution(odds)), rows)
             scores = residual_scores_of_models(target_odds[None], [by_models], predictors)[0]
         answer = members_test(
@@ -143,20 +140,23 @@ class MembersTest(KSTest):
             self,
             answer.usage,
             (*checks_of_sets(key, evidence), members_alike),
-            needs=NEEDS,
-            of_p=OF_P,
-            p_trust=EXACT,
-            trust=measured_by(answer.memory) if remembers else FAINT,
+            (EXACT, OF_P),
+            (measured_by(answer.memory) if remembers else FAINT, NEEDS),
             more="Give outputs on more records, of the holdout and the known members above all."
             if remembers
             else "Request outputs that tell more: logits, or every decimal; or outputs on more known members.",
-            words=LEFT if self.question == "left" else OF_USE,
-            strange=() if remembers else (STRANGE[self.question],),
+            words=words_of(self.question, remembers),
             last=taught_by_records(key, evidence).caveats,
         )
 
 
 TEST = MembersTest
+
+
+def words_of(question: Question, remembers: bool) -> Words:
+    """The sentences of a finding by known members, whose memory the target may show or not."""
+    words = LEFT if question == "left" else OF_USE
+    return words if remembers else words._replace(strange=STRANGE[question])
 
 
 def measured_by(memory: float) -> Confidence:

@@ -13,12 +13,11 @@ does not (`experiments/results`), and then the paper's rule says `forgotten` of 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import jax
 import msgspec
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.finding import sentence as capital
@@ -31,6 +30,7 @@ from jaxaudit.data.outputs.outputs import match_logits, match_precision
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only
 from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.arrays import Integers
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, deciding, noise_floor, paper_rule, rho, verdict
 from jaxaudit.randomness import stream
@@ -62,18 +62,18 @@ class RhoTest(KSTest):
     replicates: int = 5
     controls: int = 1
     subsample: float = 0.9
-    name: ClassVar[str] = "rho"
-    title: ClassVar[str] = "rho"
-    source: ClassVar[str] = "Liu & Tsaftaris 2020; Smirnov 1939; Efron 1979"
-    errors: ClassVar[str] = "No error rate of rho is known in advance; its interval is over replicates and records."
-    assumes: ClassVar[str] = (
+    name = "rho"
+    title = "rho"
+    source = "Liu & Tsaftaris 2020; Smirnov 1939; Efron 1979"
+    errors = "No error rate of rho is known in advance; its interval is over replicates and records."
+    assumes = (
         "rho: `forgotten` is not a proof. Use of a tenth of the query set can go undetected, and a target trained on "
         "data just like the calibration set has a rho around 1. Training on other data like the query set looks like "
         "use."
     )
 
-    of_classes: ClassVar[bool] = True
-    of_guess: ClassVar[bool] = True
+    of_classes = True
+    of_guess = True
 
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         query, calibration = sizes[Role.QUERY], sizes[Role.CALIBRATION]
@@ -152,7 +152,7 @@ class RhoTest(KSTest):
         missed = frozenset({preflight.POSITIVE_CONTROL} if verdict(ratio, targets) != "forgotten" else ())
         finding = self._find(ratio, targets)
         if finding.verdict == "forgotten" and lacks:
-            why = "; ".join(filter(None, (NOT_KNOWN, *(lack.reason for lack in lacks))))
+            why = "; ".join(filter(None, (NOT_KNOWN, *(reason for _, reason in lacks))))
             finding = self._open(f"rho is at or above 1, and {why}", helped(lacks, ""))
         elif finding.verdict == "forgotten" and trust != TRUSTED:
             finding = msgspec.structs.replace(finding, confidence=trust)
@@ -196,7 +196,7 @@ TEST = RhoTest
 
 
 def samples_of_rho(
-    outputs: TargetOutputs, labels: Int[np.ndarray, " n"], models: ShadowModels
+    outputs: TargetOutputs, labels: Integers, models: ShadowModels
 ) -> tuple[Float[np.ndarray, "_ n"], ...]:
     """What rho compares on the query set, of query, calibration and control models and of the target, at the target's
     resolution: log-odds of each record's own class if the target's logits are known, else confidences, whose KS

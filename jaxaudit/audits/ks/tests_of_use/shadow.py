@@ -1,9 +1,7 @@
 """The shadow test as a test of `ks`: see `jaxaudit.metrics.shadow`."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Array, Key
@@ -62,23 +60,23 @@ class ShadowTest(KSTest):
     fully: int = 19
     stated: float = STATED_FRACTION
     targets: int = 1
-    name: ClassVar[str] = "shadow"
-    title: ClassVar[str] = "shadow test"
-    source: ClassVar[str] = "Shokri et al. 2017; Carlini et al. 2022; Fieller 1954"
-    errors: ClassVar[str] = (
+    name = "shadow"
+    title = "shadow test"
+    source = "Shokri et al. 2017; Carlini et al. 2022; Fieller 1954"
+    errors = (
         "If the target's network, training and other data are like those of the shadow models: a target that used none "
         "of the query set is called not forgotten in at most 5%, one that used more than the stated share forgotten in "
         "at most 5%. If they are not, it is wrong far more often."
     )
-    assumes: ClassVar[str] = (
+    assumes = (
         "Shadow test: all numbers assume that the target's network and training are those of the shadow models, that "
         "its other data are like the calibration set, and that it used no calibration record whose outputs are "
         "compared. Training on other records of the query set's provider looks like use of the query set, and the used "
         "fraction may be overstated. Only a holdout excludes that."
     )
-    compares_calibration: ClassVar[bool] = True
-    of_classes: ClassVar[bool] = True
-    least: ClassVar[Mapping[str, int]] = MappingProxyType({"never": LEAST, "half": 0, "fully": LEAST})
+    compares_calibration = True
+    of_classes = True
+    least = MappingProxyType({"never": LEAST, "half": 0, "fully": LEAST})
 
     def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
         query, rest = sizes[Role.QUERY], round(SHARE * sizes[Role.CALIBRATION])
@@ -98,6 +96,16 @@ class ShadowTest(KSTest):
             raise InputError(
                 f"the shadow test needs at least {LEAST} shadow models trained without the query set and as many "
                 f"trained on all of it, for a p-value of 0.05; got {self.never} and {self.fully}."
+            )
+
+    def refuse_targets(self, targets: int) -> None:
+        least = least_models(targets)
+        if self.never < least:
+            # p-values are adjusted for all targets.
+            raise InputError(
+                f"no target could be called not forgotten: {self.never} shadow models without the query set give "
+                f"p-values of at least {1 / (1 + self.never):.2g}, and {targets / (1 + self.never):.2g} adjusted for "
+                f"{targets} targets. Train at least {least} of them (`never`)."
             )
 
     def kinds(self) -> tuple[str, ...]:
@@ -121,8 +129,9 @@ class ShadowTest(KSTest):
         n, kinds, in_calibration = evidence.queries, self.kinds(), evidence.in_calibration
         fit = evidence.fit(SHADOW_MODELS, *kinds)
         recipe = better_recipe(fit)
-        records = np.arange(n) if in_calibration is None else np.r_[:n, np.flatnonzero(in_calibration)]
-        unseen = None if outputs.unseen is None else outputs.unseen[records]
+        compares = evidence.pool.compares_calibration
+        records = np.r_[:n, np.flatnonzero(in_calibration)]
+        unseen = outputs.unseen[records] if compares else None
         compared = (
             outputs.log_odds[records],
             outputs.at_resolution(evidence.log_odds(*kinds))[:, records],
@@ -131,7 +140,7 @@ class ShadowTest(KSTest):
         )
         usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated, recipe=recipe)
         checks = (fit,)
-        if in_calibration is not None:
+        if compares:
             checks = (fit, calibration_like_target(*accuracies_on_unused(*compared, unseen)))
         usage, trust, lacks = limited(usage, outputs, evidence, kinds, known_unused(outputs, evidence))
         if usage.doubts:
@@ -143,10 +152,8 @@ class ShadowTest(KSTest):
             self,
             usage,
             checks,
-            needs=NEEDS,
-            of_p=NEEDS,
-            p_trust=RANKED if trust.word == "none" else trust,
-            trust=trust,
+            (RANKED if trust.word == "none" else trust, NEEDS),
+            (trust, NEEDS),
             more=helped(lacks, more),
             lacks=lacks,
         )
@@ -166,12 +173,12 @@ def _too_few(evidence: Evidence, models: int) -> tuple[Lack, ...]:
         f"{models} shadow models without the query set give p-values of at least {targets / (1 + models):.2g}, "
         f"adjusted for {targets} targets: no use could be detected"
     )
-    return (Lack(helps, reason),)
+    return ((helps, reason),)
 
 
 def _more(evidence: Evidence) -> str:
     """What would change an inconclusive verdict, apart from what is lacking."""
-    if evidence.in_calibration is not None:
+    if evidence.pool.compares_calibration:
         return "Give more query records, or use a holdout."
     return (
         "Give the target's outputs on the calibration set, too, if it used none of that. Or use a holdout: that test "

@@ -59,13 +59,11 @@ IN_FULL = (
 )
 
 
-class Lack(NamedTuple):
-    """One thing that is missing for a verdict: what the user can do about it, a sentence without its full stop; and why
-    no verdict follows, empty if the verdict's other reasons already say so.
-    """
-
-    helps: str
-    reason: str = ""
+Lack = tuple[str, str]
+"""One thing that is missing for a verdict: what the user can do about it, a sentence without its full stop; and why no
+verdict follows, empty if the verdict's other reasons already say so."""
+Trust = tuple[Confidence, frozenset[str]]
+"""How far to trust a number, and the names of the checks that this depends on."""
 
 
 def recipe_of(outputs: TargetOutputs, evidence: Evidence) -> tuple[str, Confidence, tuple[Lack, ...]]:
@@ -75,7 +73,7 @@ def recipe_of(outputs: TargetOutputs, evidence: Evidence) -> tuple[str, Confiden
     if outputs.trained_here:
         return "", TRUSTED, ()
     why = reduced_words(evidence) if evidence.reduced else ""
-    lacks = (Lack(IN_FULL, why),) if why else () if evidence.own_recipe else (Lack(WHAT_HELPS),)
+    lacks = ((IN_FULL, why),) if why else () if evidence.own_recipe else ((WHAT_HELPS, ""),)
     if not evidence.own_recipe:
         return NOT_KNOWN, NO_FRACTION, lacks
     return why, no_confidence(why) if why else WORD_ALONE, lacks
@@ -86,7 +84,7 @@ def limited(
     outputs: TargetOutputs,
     evidence: Evidence,
     kinds: Sequence[str],
-    unseen: Bool[np.ndarray, " asked"] | None,
+    unseen: Bool[np.ndarray, " asked"],
 ) -> tuple[Usage, Confidence, tuple[Lack, ...]]:
     """The numbers of a test of use, limited to what is known of how much the target memorises of records that it used;
     the confidence in the fraction; and what is missing. `kinds` are those of the shadow models that it is compared
@@ -96,7 +94,7 @@ def limited(
     if why:
         reason = f"no use was detected, and {why}" if trust == NO_FRACTION else why
         return without_fraction(usage, (reason,)), trust, lacks
-    if outputs.trained_here or unseen is None:
+    if outputs.trained_here or not unseen.any():
         return usage, trust, ()
     # Models of a bank have no outputs on known members, which come last.
     stored = slice(0, int((~np.isnan(evidence.log_odds(*kinds)[0])).sum()))
@@ -115,17 +113,14 @@ def reduced_words(evidence: Evidence) -> str:
 
 def helped(lacks: Sequence[Lack], more: str) -> str:
     """What to do about what is lacking, followed by other advice."""
-    return " ".join([*(f"{lack.helps}." for lack in lacks), *([more] if more else [])])
+    return " ".join([*(f"{helps}." for helps, _ in lacks), *([more] if more else [])])
 
 
-def known_unused(outputs: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"] | None:
+def known_unused(outputs: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"]:
     """Known non-members of the target: of the calibration set, or else the holdout, never both, since shadow models
     were trained on part of the calibration set and on no holdout record.
     """
-    if outputs.unseen is not None:
-        return outputs.unseen
-    holdout = of_holdout(evidence)
-    return holdout if holdout.any() else None
+    return outputs.unseen if outputs.unseen.any() else of_holdout(evidence)
 
 
 def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
@@ -134,7 +129,7 @@ def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
 
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}
-NOT_SAID = Confidence("none", "The test does not say.")
+NOT_SAID: Trust = (Confidence("none", "The test does not say."), frozenset())
 
 
 class Judgement(NamedTuple):
@@ -146,9 +141,10 @@ class Judgement(NamedTuple):
         rests_on: names of the checks that it depends on. `weakened_by`: those that only weaken it when they fail.
         checks: the checks that the test itself made.
         details: the numbers of the test, as the result has them: of a test of use, of rho, or its own by name.
-        p_confidence: how far to trust `p_never`. `fraction_confidence`: how far to trust the fraction and its limits.
-        p_rests_on, fraction_rests_on: names of the checks that these depend on; of the fraction, by default `rests_on`.
-        again: gives the judgement for other numbers of the same target, such as an adjusted p-value.
+        p, fraction: how far to trust `p_never`, and the fraction with its limits, which by default rests on what the
+            verdict does.
+        again: gives the finding for other numbers of the same target, such as an adjusted p-value, and the checks that
+            it depends on.
     """
 
     test: str
@@ -158,15 +154,14 @@ class Judgement(NamedTuple):
     checks: tuple[Check, ...] = ()
     details: Details = OwnNumbers()
     weakened_by: frozenset[str] = frozenset()
-    p_confidence: Confidence = NOT_SAID
-    fraction_confidence: Confidence = NOT_SAID
-    p_rests_on: frozenset[str] = frozenset()
-    fraction_rests_on: frozenset[str] = frozenset()
-    again: "Callable[[Usage], Judgement] | None" = None
+    p: Trust = NOT_SAID
+    fraction: Trust = NOT_SAID
+    again: Callable[[Usage], tuple[Finding, frozenset[str]]] | None = None
 
     def of(self, usage: Usage) -> "Judgement":
         """The judgement for these numbers of the same target."""
-        return self._replace(details=usage) if self.again is None else self.again(usage)
+        finding, rests_on = (self.finding, self.rests_on) if self.again is None else self.again(usage)
+        return self._replace(finding=finding, rests_on=rests_on, details=usage)
 
 
 NEEDED = {
@@ -228,6 +223,9 @@ class KSTest(Protocol):
             if role in self.roles and role not in sets:
                 raise InputError(f"the {self.title} needs {NEEDED.get(role, role.words)} (`{role}`).")
 
+    def refuse_targets(self, targets: int) -> None:
+        """Refuses (`InputError`) so many targets that it could find use in none of them, where it is the only test."""
+
     def refuse_pool(self, pool: Pool) -> None:
         """Refuses (`InputError`) records of all sets together that the test cannot be made with."""
 
@@ -262,7 +260,9 @@ class KSTest(Protocol):
 
 
 class Words(NamedTuple):
-    """The sentences of a finding of a test of use; `{p}`, `{share}`, `{most}` and `{level}` are filled in."""
+    """The sentences of a finding of a test of use; `{p}`, `{share}`, `{most}` and `{level}` are filled in. `strange` is
+    a caveat of a detected use.
+    """
 
     detected: str = "Use of the query set was detected ({p})."
     share: str = "Estimated used fraction: {share}."
@@ -276,6 +276,7 @@ class Words(NamedTuple):
         "The target shows more of the query set than shadow models that used all of it: it was not trained like them, "
         "so the used fraction cannot be read, and its interval means nothing."
     )
+    strange: str = ""
 
 
 USED = Words()
@@ -285,51 +286,34 @@ def judgement_of_use(
     test: Any,
     usage: Usage,
     checks: tuple[Check, ...],
+    p: Trust,
+    fraction: Trust,
     *,
-    needs: frozenset[str],
-    of_p: frozenset[str],
-    p_trust: Confidence,
-    trust: Confidence,
     more: str = "",
     lacks: Sequence[Lack] = (),
     words: Words = USED,
     first: tuple[str, ...] = (),
-    strange: tuple[str, ...] = (),
     last: tuple[str, ...] = (),
-    fraction_trust: Confidence | None = None,
 ) -> Judgement:
     """The judgement that follows from the numbers of a test of use, and from numbers adjusted for several targets.
 
     Args:
-        needs: names of the checks that the verdict depends on. `of_p`: of those that a detected use depends on.
-        p_trust: confidence in the p-value. `trust`: in the fraction. `fraction_trust`: there, in its place.
+        p: confidence in the p-value, and the checks that a detected use depends on. `fraction`: in the fraction, and
+            the checks that any other verdict depends on.
         more: what would change an inconclusive verdict. `lacks`: what prevents one.
-        first, last: further caveats. `strange`: of a detected use.
+        first, last: further caveats.
     """
 
-    def decide(usage: Usage) -> Judgement:
+    def decide(usage: Usage) -> tuple[Finding, frozenset[str]]:
         detected = usage.verdict == "not forgotten"
-        reasons = () if usage.verdict == "forgotten" else (lack.reason for lack in lacks)
+        reasons = () if usage.verdict == "forgotten" else (reason for _, reason in lacks)
         shown = msgspec.structs.replace(usage, reasons=tuple(dict.fromkeys(filter(None, (*usage.reasons, *reasons)))))
-        finding = of_use(test, shown, more, p_trust if detected else trust, words)
-        finding = msgspec.structs.replace(
-            finding, caveats=(*first, *(strange if detected else ()), *finding.caveats, *last)
-        )
-        return Judgement(
-            test.name,
-            test.title,
-            finding,
-            of_p if detected else needs,
-            checks,
-            usage,
-            p_confidence=p_trust,
-            fraction_confidence=trust if fraction_trust is None else fraction_trust,
-            p_rests_on=of_p,
-            fraction_rests_on=needs,
-            again=decide,
-        )
+        trust, needs = p if detected else fraction
+        finding = of_use(test, shown, more, trust, words)
+        strange = (words.strange,) if detected and words.strange else ()
+        return msgspec.structs.replace(finding, caveats=(*first, *strange, *finding.caveats, *last)), needs
 
-    return decide(usage)
+    return Judgement(test.name, test.title, *decide(usage), checks, usage, p=p, fraction=fraction, again=decide)
 
 
 def of_use(test: Any, usage: Usage, more: str, trust: Confidence, words: Words = USED) -> Finding:

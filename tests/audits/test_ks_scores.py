@@ -24,7 +24,7 @@ def holds(usage: Usage, used: float) -> bool:
     return low is not None and high is not None and low <= used <= high
 
 
-def _judged(columns: dict[str, Any], test: ScoresTest | None = None, **directions: Any) -> Any:
+def _judged(columns: dict[str, Any], test: ScoresTest = ScoresTest(), **directions: Any) -> Any:
     """The only target of a table with these columns."""
     return judge_scores(KEY, score_table(columns, **directions), test=test).targets[0]
 

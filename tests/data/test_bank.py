@@ -31,7 +31,6 @@ from jaxaudit.cli.read_sets import label_outputs
 from jaxaudit.data import Examples, Records, load_bank
 from jaxaudit.data.bank.other_tools import _shape, read_labels
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import Categorical
 
 
 def test_a_bank_of_plain_arrays_is_read(tmp_path: Path):
@@ -279,7 +278,7 @@ def test_outputs_that_one_label_claims_are_not_made():
     labels = np.array([0, 10**12])
     records, name = Records({"a": np.zeros((2, 1))}, labels, "texts"), "texts: labels are 100,000 or more"
     with pytest.raises(InputError, match=name):
-        _outputs_of(records, Categorical())
+        _outputs_of(records)
     named = Examples(np.zeros((2, 1)), np.array([0, 1]), ("0", "999999999999"), "texts")
     with pytest.raises(InputError, match=name):
         label_outputs(named, None)

@@ -72,8 +72,8 @@ class SurenessTest(ja.KSTest):
 
 
 if __name__ == "__main__":
-    digits, printed = (ja.prepare_images(ja.load(name)) for name in ("digits", "printed-digits"))
-    query, calibration = digits.take(np.arange(300)), printed.take(np.arange(600))
+    digits = ja.prepare_images(ja.load("digits"))
+    query, calibration = digits.take(np.arange(300)), digits.take(np.arange(300, 900))
     target = ja.SimulatedTarget("both sets", (ja.Part(calibration, 0.67), ja.Part(query, 1.0)))
     mlp = partial(ja.models.MLP, hidden=(32,))
     learner = ja.network(mlp, query.inputs.shape[1:], 10, optimizer=optax.adam(3e-3), epochs=15, batch_size=50)

@@ -252,7 +252,7 @@ class SetsFlags(Images):
     )
     calibration: str | None = option(
         "The calibration set: data of the same domain without any record of another set; `ks` and `power` leave such "
-        "records out of it. [default of ks and power: printed-digits]",
+        "records out of it.",
         names="data",
         of=~ModelSource.ANSWERS,
     )

@@ -17,26 +17,19 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 
 HIDDEN, EPOCHS, IMAGES = "512,256,128", 15, "28x28"
-DEMO_SETS = ("digits", "printed-digits")
-DEMO_MODEL, DEMO_HIDDEN, DEMO_EPOCHS, DEMO_IMAGES = "mlp", "256", 40, "8x8"
-"""Defaults without data: both sets are embedded, and the digits are stored as 8x8."""
+DEMO = {"query": "digits", "model": "mlp", "hidden": "256", "epochs": 40, "images": "8x8"}
+"""Defaults without data: the digits are embedded, and stored as 8x8."""
 
 
 def with_defaults(options: Options) -> Options:
     """The options of `ks` or `power` with defaults filled in for the sets, the network and its training."""
     names = {str(role): name for role, name in named_sets(options.data).names.items()}
     query = names.get("query")
-    options = with_usual(options, epochs=DEMO_EPOCHS if query is None else EPOCHS)
+    options = with_usual(options, epochs=DEMO["epochs"] if query is None else EPOCHS)
     # A given warm-up may be longer than the default epochs.
     options.recipe.check()
     if query is None:
-        return with_usual(
-            options,
-            **dict(zip(("query", "calibration"), DEMO_SETS, strict=True)),
-            images=DEMO_IMAGES,
-            model=DEMO_MODEL,
-            hidden=DEMO_HIDDEN,
-        )
+        return with_usual(options, **DEMO)
     calibration = None if "calibration" in names else other_split(query)
     if calibration is not None:
         say(f"no --calibration given; using {calibration}")

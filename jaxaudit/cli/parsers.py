@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jaxaudit.errors import InputError, check_ranges
 
-EMBEDDED = ("digits", "printed-digits")
+EMBEDDED = ("digits",)
 UNTRAINED = "untrained"
 WORDS = 4096
 TEXTS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")

@@ -35,5 +35,4 @@ __all__ = [
     "one_hot",
     "ordinal",
     "prepare_images",
-    "printed_digits",
 ]

@@ -44,7 +44,6 @@ from .groups import number_sets as number_sets
 from .images import is_image as is_image
 from .images import prepare_images as prepare_images
 from .known_sets import digits as digits
-from .known_sets import printed_digits as printed_digits
 from .labels import checked_groups as checked_groups
 from .labels import encode_labels as encode_labels
 from .labels import number_groups as number_groups

@@ -14,7 +14,7 @@ from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.formats.registry import LABELLED, Reading
 from jaxaudit.data.images import IDX_NAME, load_image_folders, read_idx, read_idx_folder
-from jaxaudit.data.known_sets import breast_cancer, digits, printed_digits, wine
+from jaxaudit.data.known_sets import breast_cancer, digits, wine
 from jaxaudit.data.labels import encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists
@@ -33,7 +33,7 @@ from jaxaudit.data.table import Table, join_tables
 from jaxaudit.data.tfds import data_folder, on_disk, read_prepared
 from jaxaudit.errors import InputError, without_folders
 
-_EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits, "printed-digits": printed_digits}
+_EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits}
 """The sets that come with this package and with scikit-learn; their one split is `train`."""
 Labelled = TypeVar("Labelled", Examples, Table)
 
@@ -55,7 +55,7 @@ def load(
     every split. Without it: the only split there is, else `train`.
 
     NAME_OR_PATH is the first of these that fits:
-        1. an embedded set: `digits`, `printed-digits` (one split, `train`);
+        1. the embedded set `digits` (one split, `train`);
         2. a file or folder that exists, also the folder of a version of a prepared TFDS set;
         3. a file or folder of that name in the data directory (`$JAXAUDIT_DATA`): with the
            four IDX files in `$JAXAUDIT_DATA/mnist`, `mnist` needs neither TensorFlow nor a network;

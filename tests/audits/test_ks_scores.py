@@ -15,7 +15,7 @@ from jaxaudit.metrics import Usage, normal_scores
 from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED
 
 KEY = jax.random.key(7)
-STATED = ScoresTest(same_recipe=True)
+STATED, NOT_STATED = ScoresTest(same_recipe=True), ScoresTest()
 
 
 def holds(usage: Usage, used: float) -> bool:
@@ -24,7 +24,7 @@ def holds(usage: Usage, used: float) -> bool:
     return low is not None and high is not None and low <= used <= high
 
 
-def _judged(columns: dict[str, Any], test: ScoresTest = ScoresTest(), **directions: Any) -> Any:
+def _judged(columns: dict[str, Any], test: ScoresTest = NOT_STATED, **directions: Any) -> Any:
     """The only target of a table with these columns."""
     return judge_scores(KEY, score_table(columns, **directions), test=test).targets[0]
 

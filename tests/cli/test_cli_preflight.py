@@ -79,7 +79,7 @@ def test_names_that_may_be_sets_are_left_to_be_found_out(sets: Path, monkeypatch
     Path("a@b.npz").touch()
     for name in (
         *("mnist", "svhn_cropped@train", "mnist@train[:10]", "emnist/letters:3.1.0", "emnist/letters"),
-        *("printed-digits", "digits@train[:100]", "query.npz", "query.npz@train", "folder"),
+        *("digits", "digits@train[:100]", "query.npz", "query.npz@train", "folder"),
         *("here.npz", "folder/", "a@b.npz", "@train"),
     ):
         assert problems(KSOptions, query=name) == [], name

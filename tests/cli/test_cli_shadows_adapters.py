@@ -128,7 +128,7 @@ def test_texts_that_a_base_model_cannot_learn_are_refused(name: str, here: Path)
 
 
 def test_records_of_classes_take_no_adapters(here: Path):
-    sets = ("--query", "digits", "--calibration", "printed-digits", "--images", "8x8")
+    sets = ("--query", "digits@train[:900]", "--calibration", "digits@train[900:]", "--images", "8x8")
     refused(("shadows", "train", *sets, *ADAPTERS, "--out", "bank"), ("--recipe lora: is for texts",))
 
 

@@ -50,7 +50,7 @@ def test_what_does_not_go_with_texts_is_refused(name: str, folder: Path):
 
 
 def test_what_goes_with_texts_alone_is_refused(folder: Path):
-    digits = ("--query", "digits", "--calibration", "printed-digits", "--images", "8x8")
+    digits = ("--query", "digits@train[:900]", "--calibration", "digits@train[900:]", "--images", "8x8")
     sets = ("shadows", "train", *digits, "--out", "b")
     refused((*sets, "--recipe", "tokens=words"), ("--recipe tokens: is for texts",))
     refused(("ks", "--query", FILES[0], "--calibration", FILES[2]), ("shadow", "texts have none"))

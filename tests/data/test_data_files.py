@@ -184,7 +184,6 @@ def test_embedded_names():
     part = load("digits@train[10:20]+train[:180]")
     np.testing.assert_array_equal(part.inputs, [*digits().inputs[10:20], *digits().inputs[:180]])
     assert part.name == "digits@train[10:20]+train[:180]"
-    assert len(load("printed-digits@train[:30]")) == 30
     assert len(load("digits@all")) == len(digits())
     with pytest.raises(InputError, match="digits has no split 'test'; it has: train"):
         load("digits@test")
@@ -250,7 +249,7 @@ def test_of_a_set_that_is_not_prepared_the_error_has_the_line_that_prepares_it(d
 def test_an_unknown_name_lists_near_ones(data, monkeypatch):
     _write_npz(data / "hospital_a.npz", 1)
     for typed, near in (("mnits", "mnist"), ("hospital_b", "hospital_a.npz")):
-        here = rf"^'{typed}' is not a file or folder here or in {data}, not an embedded set \(digits, printed-digits\)"
+        here = rf"^'{typed}' is not a file or folder here or in {data}, not an embedded set \(digits\)"
         with pytest.raises(InputError, match=here) as caught:
             load(typed)
         assert near in str(caught.value).partition("Did you mean ")[2].rstrip("?").split(", ")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from jaxaudit.data import Examples, digits, is_image, load, prepare_images, printed_digits
+from jaxaudit.data import Examples, digits, is_image, load, prepare_images
 from jaxaudit.data.images import LUMA, WEIGHT_ONE, _weights
 from jaxaudit.errors import InputError
 
@@ -80,22 +80,6 @@ def test_the_result_depends_on_the_image_alone(monkeypatch):
 def test_what_is_refused(inputs, size, message):
     with pytest.raises(InputError, match=message):
         prepare_images(make(inputs), size)
-
-
-@pytest.fixture(scope="module")
-def printed():
-    return printed_digits()
-
-
-def test_default_set(printed):
-    assert printed.inputs.shape == (2000, 28, 28)
-    assert printed.inputs.dtype == np.uint8
-    assert printed.class_names == digits().class_names
-    np.testing.assert_array_equal(np.bincount(printed.labels), np.full(10, 200))
-    assert len(np.unique(printed.record_hashes)) == 2000
-    # Shuffled: runs of one class are 200 expected in 2,000 records, standard deviation 13.
-    assert 130 < (np.diff(printed.labels) == 0).sum() < 270
-    assert printed_digits().content_hash == printed.content_hash
 
 
 def test_digits_keep_every_gray_level():

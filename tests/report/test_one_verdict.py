@@ -90,7 +90,7 @@ def exposed(**known: Any) -> Run[Any]:
     return pdtp_run_of(pdtp_audit_of(values, floor=SeedFloor(np.array(values), np.array(values)), **known))
 
 
-LONG = "printed-digits + 50% of digits"
+LONG = "other digits + 50% of digits"
 EXAMPLES: dict[str, Make] = {
     **{f"{kind}: plain": make for kind, make in RUNS.items()},
     "ks: no numbers": lambda: ks_run(audit=audit_of(judged(rho=rho_between(np.nan, np.nan, np.nan)), floor=())),

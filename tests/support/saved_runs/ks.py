@@ -150,9 +150,7 @@ def without_rho() -> KSAudit:
     checks = (check(preflight.CALIBRATION_LIKE_QUERY), check(preflight.CLASS_COVERAGE, decisive=False))
     known: dict[str, Any] = {"checks": checks, "with_rho": False}
     return audit_of(
-        judged(
-            "printed-digits + 50% of digits", usage=(UNUSED, second), truth=Truth(0.5, 10, "not forgotten"), **known
-        ),
+        judged("other digits + 50% of digits", usage=(UNUSED, second), truth=Truth(0.5, 10, "not forgotten"), **known),
         judged("outputs.csv", usage=(msgspec.structs.replace(UNSURE, method="holdout"), second), **known),
     )
 

@@ -41,8 +41,7 @@ class MissingSplit(InputError):
 def check_ranges(interval: str, advice: str = "", /, **numbers: Any) -> None:
     """Refuses (`InputError`) numbers, or arrays with a number, outside an interval; None is a number left out.
 
-    The interval is written as in mathematics. `[-inf, inf]` refuses NaN alone, and `(-inf, inf)` what is not finite.
-    The advice says what to do.
+    `[-inf, inf]` refuses NaN alone, and `(-inf, inf)` what is not finite. The advice says what to do.
 
     >>> check_ranges("(0, 1)", level=0.95, share=None)
     >>> check_ranges("[1, inf)", epochs=10, seeds=0)

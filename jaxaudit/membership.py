@@ -131,8 +131,7 @@ def with_and_without(
     generator: np.random.Generator, targets: Int[np.ndarray, " targets"], size: int, examples: int
 ) -> WithAndWithout:
     """For every target t, a set T of `size` records with t, and T without t: the first `size` - 1 records other than t
-    of one permutation. So two masks serve all targets, each target needs one more, and models with one key take the
-    same minibatches.
+    of one permutation. So two masks serve all targets, each needs one more, and minibatches are the same for one key.
 
     >>> pairs = with_and_without(np.random.default_rng(3), np.array([0, 2]), 3, 6)
     >>> pairs.membership[pairs.with_target].sum(axis=1), pairs.membership[pairs.without_target].sum(axis=1)

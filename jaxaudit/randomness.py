@@ -1,10 +1,9 @@
 """Random keys by name: every purpose has its own random key, so that asking for more changes nothing that was there.
 
-A test, a target, a replicate or a method that is added leaves every other number as it was, bit for bit: nobody can
-shop for a verdict. (Only adjusted p-values say how many targets there are.) Three more things make that hold: chunks
-are of one size and the last is filled up with copies, since a model is rounded as its chunk's size has it; whether a
-step may be empty, which is another program, is decided by a row's own number; and in `ks` every model takes minibatches
-of its own members. (`attack` draws its target records together: more of them is another draw.)
+A test, a target, a replicate or a method that is added leaves every other number but adjusted p-values as it was, bit
+for bit: nobody can shop for a verdict. So chunks are of one size, the last filled up with copies; whether a step may be
+empty is decided by a row's own number; and in `ks` every model takes minibatches of its own members. (`attack` draws
+its target records together: more of them is another draw.)
 """
 
 import zlib

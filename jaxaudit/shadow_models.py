@@ -1,7 +1,6 @@
 """Shadow models: their training sets, and their outputs on the records of a pool, wherever they were trained.
 
-Who judges need not have trained. Tests of use, attacks and power read `ShadowModels` and nothing else of the models;
-`judge` does not ask where they come from, nor that all kinds of models (`Kind`) are among them.
+Who judges need not have trained: tests of use, attacks and power read `ShadowModels` and nothing else of the models.
 """
 
 from collections.abc import Mapping, Sequence

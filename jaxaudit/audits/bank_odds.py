@@ -115,9 +115,7 @@ def _mean_of_views(odds: Float[np.ndarray, "n views"]) -> Numbers:
 
 
 def log_odds_of(kind: Kind, values: StoredOutputs, labels: Integers) -> Float[np.ndarray, "views n"]:
-    """The log-odds (nats) of each record's own class in each view, cut at +-`LARGEST` of their kind; scores as they
-    are.
-    """
+    """The log-odds (nats) of each record's own class in each view, cut at +-`LARGEST` of a kind; scores stay."""
     odds, most = np.empty(values.shape[:2]), LARGEST[kind]
     for part in _parts(values):
         odds[part] = _of_class(kind, values[part], labels[part])[0]

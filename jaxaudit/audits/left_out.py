@@ -28,8 +28,7 @@ def leave_out(
     """Log-probabilities (nats) of A(T) and of A(T without t) on each record t of `records`, all with one key.
 
     With `groups`, numbered from 0, A(T without t) lacks t's group, and every learner is refitted. A(T) is trained in
-    the
-    program of the other models: another would round differently, and training amplifies rounding.
+    the program of the other models: another would round differently, and training amplifies rounding.
     """
     if groups is None and isinstance(learner, LeavesOneOut):
         return learner.leave_one_out(key, examples.inputs, examples.labels, records, execution.progress)

@@ -55,14 +55,12 @@ def open_bank(
     """Reads a bank of shadow models, trained here or by any script, for `judge` and `attack`.
 
     Only models that some test of use can use are kept, unless `by_view` is given. The log-odds of a record with several
-    views are cut at 20 nats and averaged. In place of scores of any unit, log-odds are those of their ranks
-    (`RankScale`).
+    views are cut at 20 nats and averaged. Scores of any unit are replaced by log-odds of ranks (`RankScale`).
 
     Args:
         models: their numbers; by default all finished models.
         records: keep only the first `records` of the bank.
-        by_view: keep all models, without their kinds, and their log-odds in each view (`ShadowModels.views`), as
-            `attack` needs them.
+        by_view: keep all models, without their kinds, and their log-odds in each view (`ShadowModels.views`).
         members: records that the targets are known to have used, with the bank's classes, and on which it has no
             outputs; with their groups, if the bank keeps groups whole.
         sets: the bank's own sets by role (`query`, `holdout`, `calibration`), as far as available. With query set and
@@ -75,17 +73,16 @@ def open_bank(
     >>> import json, tempfile
     >>> import jax
     >>> from jaxaudit import plan_bank
-    >>> plan = plan_bank(jax.random.key(7), models=20, query=50, holdout=50)
+    >>> members = plan_bank(jax.random.key(7), models=20, query=50, holdout=50).membership
     >>> said = {"format": 1, "outputs": "log_odds", "classes": 2, "records": 100, "models": 20}
     >>> said["counts"] = {"query": 50, "holdout": 50}
-    >>> arrays = {"labels": np.zeros(100, int), "membership": plan.membership, "outputs": 3.0 * plan.membership}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "bank.json").write_text(json.dumps(said))
-    ...     for name, array in arrays.items():
+    ...     for name, array in {"labels": np.zeros(100, int), "membership": members, "outputs": 3.0 * members}.items():
     ...         np.save(Path(folder, f"{name}.npy"), array)
     ...     shadows = open_bank(folder)
-    >>> len(shadows), set(shadows.kinds), shadows.log_odds.shape
-    (20, {<Kind.MIXED: 'mixed'>}, (20, 100))
+    >>> set(shadows.kinds), shadows.log_odds.shape
+    ({<Kind.MIXED: 'mixed'>}, (20, 100))
     """
     bank = bank if isinstance(bank, Bank) else load_bank(bank)
     numbers = bank.finished().tolist() if models is None else models

@@ -1,7 +1,4 @@
-"""Groups of options that commands share, so that a flag means the same everywhere. Imports nothing heavy.
-
-Those of the query and the calibration set, and of shadow models, are shared by `ks` and `power`.
-"""
+"""Groups of options that commands share, so that a flag means the same everywhere. Imports nothing heavy."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path

@@ -1,9 +1,7 @@
 """Runs every command: checks, resumable work, provenance, saving, report, exit status.
 
-All errors of a command line are reported at once, before anything heavy is imported or any data are read; only names
-that must be paths are checked then, not whether a data set such as `mnist` exists. A command reads its
-options and data in `prepare`, which returns either a `Summary` to print, or a `Job`: long work that gives a result, or
-a `Summary` for a command that trains and writes its own directory.
+All errors of a command line are reported at once, before anything heavy is imported or any data are read. A command
+reads its data in `prepare`, which returns a `Summary` to print, or a `Job`: long work with a result or a `Summary`.
 """
 
 import dataclasses
@@ -297,9 +295,7 @@ def before_jax(recipe: RecipeFlags) -> None:
 
 @contextmanager
 def crew(recipe: RecipeFlags) -> "Iterator[Pulling | None]":
-    """The workers within this context, or None if this process trains; their failures are printed on stderr, and all
-    end with the context.
-    """
+    """The workers within this context, or None if this process trains; their failures are printed on stderr."""
     if not recipe.workers:
         yield None
         return

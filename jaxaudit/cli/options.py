@@ -1,7 +1,4 @@
-"""Declares options once, as fields of frozen dataclasses, for parsing, identity and repetition. Imports nothing heavy.
-
-Typer reads them from the command line as the parameters of a function.
-"""
+"""Declares options once, as fields of frozen dataclasses, for parsing, identity, repetition. Imports nothing heavy."""
 
 import dataclasses
 import enum
@@ -147,9 +144,7 @@ def bank_option(help: str, *flags: str, **declared: Any) -> Any:
 
 
 def group(panel: str, default: Any, of: ModelSource = EVERY_SOURCE) -> Any:
-    """A field of a command's options: a group with its defaults, under this heading in the help, for these sources of
-    models.
-    """
+    """A field of a command's options: a group with its defaults, a heading in the help, and its sources of models."""
     return dataclasses.field(default=default, metadata={"panel": panel, "of": of})
 
 

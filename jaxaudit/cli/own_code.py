@@ -1,7 +1,4 @@
-"""Your own code by its name on the command line, beside what is built in. Imports nothing heavy.
-
-Networks and estimators have such names. Tests, attacks and methods have fields, by `NAME.FIELD=VALUE`.
-"""
+"""Your own code by its name on the command line, beside what is built in. Imports nothing heavy."""
 
 import dataclasses
 import hashlib
@@ -121,10 +118,7 @@ def _run(file: Path, module_name: str) -> ModuleType:
 
 @contextmanager
 def _looked_into(folder: Path) -> Iterator[None]:
-    """Within this context imports search `folder` first, as for a script; afterwards they search it last.
-
-    So the package's own later imports never find a file of the same name in that folder.
-    """
+    """Within this context imports search `folder` first, as for a script; afterwards they search it last."""
     name = str(folder)
     was_on_path = name in sys.path
     sys.path.insert(0, name)
@@ -190,8 +184,7 @@ def parse_model(name: str) -> OwnCode | None:
 def parse_judged(name: str) -> OwnCode | None:
     """The location of the factory that `--model` names, for a command that trains no network itself.
 
-    As `parse_model`, but the name may also be that of a pretrained model's folder or its configuration, a .json file.
-    None for such a name, and for a built-in model.
+    As `parse_model`, but a pretrained model's folder or configuration (.json) is a name, too: then None.
 
     Raises:
         InputError: there is no such folder or file, or the name is neither a built-in model's nor a location's.

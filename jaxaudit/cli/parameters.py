@@ -1,7 +1,6 @@
 """From declared options to the parameters of Typer, and from the words of a command line to their values.
 
-Typer gives words; what they mean is decided here, for options and for the settings of a recipe alike. These are one
-parameter, `--recipe NAME=VALUE`.
+Typer gives words; what they mean is decided here, also for the settings of a recipe, `--recipe NAME=VALUE`.
 """
 
 import difflib
@@ -79,9 +78,7 @@ def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> 
 
 
 def value_of(field: OptionField, words: Any) -> Any:
-    """The value of an option, of the kind that its field has: of its word, of all where it is repeatable, or as it is
-    where it takes no word.
-    """
+    """The value of an option, of its field's kind: of its word, of all if repeatable, or as it is if it takes none."""
     if field.repeatable:
         return tuple(_value_of_word(field, word) for word in words or ())
     return words if words is None or isinstance(words, bool) else _value_of_word(field, words)

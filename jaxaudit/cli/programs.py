@@ -5,8 +5,7 @@ Programs are code: JAX stores and reads them in a folder that nobody else can wr
 and an entry without its time stamp ends all writing (jax issue 39880). Before jaxlib 0.10.2, XLA wrote a line to stderr
 for each stored program that it read (jax issue 38445), so these versions store nothing.
 
-Two measurements of forms of convolutions may differ, and so would models, by rounding, which training amplifies. So the
-first one is stored, under a hash of the convolution and the machine: the same command gives the same numbers.
+Two measurements of forms of convolutions may differ, so the first is stored: the same command gives the same numbers.
 """
 
 import hashlib

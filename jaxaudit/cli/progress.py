@@ -1,11 +1,10 @@
 """Long work: its progress on stderr, reliable Ctrl-C and SIGTERM meanwhile, and what is stored of it to go on from.
 
-The same command resumes it, by four lines:
+The same command resumes it:
 
     with lasting_work(out) as begin:
         checkpoints = begin(run_identity(...), models, "training ...")      # once its data are read
         ... fit_many(..., execution=Execution(checkpoints=checkpoints)) ...
-        ... its result is written and shown ...
 """
 
 import os
@@ -39,9 +38,7 @@ Show = Callable[[int, int, float | None], None]
 def progress_on_stderr(
     label: str, after: str = "", pace: Callable[[], str] = str
 ) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the remaining time on a terminal; a line every half minute if stderr is a file. `pace` says more of
-    the work.
-    """
+    """A bar with the remaining time on a terminal; a line every half minute in a file. `pace` says more of the work."""
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
         clock, ended = Pace(), False
@@ -61,10 +58,7 @@ def progress_on_stderr(
 
 
 class Pace:
-    """The remaining time, estimated from progress since the end of the first step.
-
-    Restoring, compiling and measuring do not count as progress, so there is no estimate until some steps were timed.
-    """
+    """The remaining time, estimated from progress since the end of the first step."""
 
     def __init__(self) -> None:
         self._began: tuple[float, int] | None = None
@@ -149,10 +143,8 @@ def say(message: str) -> None:
 def lasting_interrupt() -> Iterator[Callable[[], None]]:
     """Within this context, Ctrl-C raises `KeyboardInterrupt` at once, and again at each call of the yielded function.
 
-    SIGTERM, with which schedulers end a process, does the same.
-
-    Python drops an exception raised in a callback of the garbage collector, and JAX has one; a compiled program that
-    calls back to the host turns it into another error. Without this context the run would continue for hours.
+    SIGTERM, with which schedulers end a process, does the same. Python drops an exception raised in a callback of the
+    garbage collector, and JAX has one; a compiled program that calls back to the host turns it into another error.
     """
     seen = False
 

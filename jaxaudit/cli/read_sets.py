@@ -1,7 +1,6 @@
 """Reads the sets that a command line names: preprocessed, matched, and in the form that a network needs.
 
-Texts, tables of scores, and the groups of records, named there or written by `jaxaudit deal` into the files of the
-sets, are read here, too, for every command. What was guessed is said on standard error.
+Texts, tables of scores and groups of records are read here, too. What was guessed is said on standard error.
 """
 
 import re
@@ -44,9 +43,7 @@ _NUMBER = re.compile(r"-?\d{1,18}")
 
 
 def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = (), gaps: bool = False) -> Examples:
-    """The records of the set `name`, without the columns in `groups`: images scaled to [0, 1], tables as float32, with
-    `gaps` or refused.
-    """
+    """The records of a set without columns of `groups`: images in [0, 1], tables as float32, with `gaps` or refused."""
     if is_texts(name):
         raise InputError(
             f"{name}: texts are not read again for a bank, which has their numbers; leave the sets out. Without "
@@ -327,10 +324,7 @@ SHOWN = 10
 
 
 def read_scores(path: Path, directions: Iterable[tuple[str, str]] = ()) -> ScoreTable:
-    """The table of scores in a file, as `load_scores` reads it; says on stderr what was ignored or taken for granted.
-
-    `directions` has names of scores, each with `lower` or `higher`.
-    """
+    """The table of scores in a file, as `load_scores` reads it; says on stderr what was ignored or guessed."""
     scores_by_way: dict[str, list[str]] = {"lower": [], "higher": []}
     for score, way in directions:
         scores_by_way[way].append(score)

@@ -1,7 +1,4 @@
-"""What a command gives, and how it is shown: a table on stdout, or one JSON object; everything else goes to stderr.
-
-It gives a `Job` to do, which gives an `Outcome`, or a `Summary` to print.
-"""
+"""What a command gives, and how it is shown: a table on stdout, or one JSON object; everything else goes to stderr."""
 
 import codecs
 import contextlib

@@ -1,8 +1,7 @@
 """Arrays kept on disk: what records teach small models is computed once, and a text scored once by a model.
 
 What is kept is taken for what was computed. So all is kept in a folder in which nobody but this user may write
-(`cache_dir`). Only regular files are read, of the shapes that are expected; none is written compressed, so none may
-unpack to more than it takes.
+(`cache_dir`). Only regular files of the expected shapes are read, and none that would unpack to more than it takes.
 """
 
 import hashlib

@@ -3,11 +3,9 @@
 A model is one thing: a folder with query.*, holdout.*, ...; a .npz with arrays of these names; a table with a column
 `set`; or one file of outputs on the query set, or on a blind challenge.
 
-A challenge is one file with the records of all sets in a random order; it goes to whoever holds the model. The key
-stays at home: the row of every record, the hash of every file of the deal, and a commitment, which can be published
-before the outputs arrive. A salt from the system's entropy keeps anybody from trying seeds against it; the order, the
-names and the numbers of groups are hashes of the salt. Outputs on another challenge are told by the names of records,
-else by the order: rows of another order are no better than guessing.
+A challenge goes to whoever holds the model. The key stays at home: the row of every record, the hash of every file of
+the deal, and a commitment, which can be published before the outputs arrive. A salt from the system's entropy keeps
+anybody from trying seeds against the commitment; the order, the names and the numbers of groups are hashes of the salt.
 """
 
 import hashlib

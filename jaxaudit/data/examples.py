@@ -1,8 +1,7 @@
 """`Examples`, labelled records with a content hash, and `Sets`, one value for each role of a set in an audit.
 
-Every set that an audit compares has a role: the query set, records that were certainly not used, records that were
-certainly used, and data of the same domain. What an audit holds of the sets (records, a target's outputs, numbers of
-records) is one `Sets`, from the public functions, whose keyword arguments are the roles, to the tests.
+What an audit holds of the sets (records, a target's outputs, numbers of records) is one `Sets`, from the public
+functions, whose keyword arguments are the roles, to the tests.
 """
 
 import hashlib
@@ -26,9 +25,7 @@ class Examples:
 
     Attributes:
         inputs: `[n, ...]`, one record per row; `uint8` or `uint16` images as stored, or `float32` after preprocessing.
-        labels: `int32[n]`, indices into `class_names`.
-        class_names: one name per class, in label order.
-        name: the name of this set, for tables and messages.
+        labels: `int32[n]`, indices into `class_names`. `name`: for tables and messages.
         notes: what was guessed or left out when the set was read, one line each.
         titles: the names of the columns of inputs from a table; else empty.
         groups: `[n]`, the group of each record, such as its patient, if whole groups were dealt: an integer or text.
@@ -143,8 +140,7 @@ def _hash_rows(inputs: np.ndarray) -> np.ndarray:
 def concatenate(parts: Sequence[Examples], name: str) -> Examples:
     """All records of `parts`, in order, which must agree in record shape, number type and classes.
 
-    Groups are numbered from 0 in the order in which they first occur; beside them, a record of a part without groups is
-    a group of its own.
+    Groups are numbered from 0 as they first occur; a record of a part without groups is its own group.
     """
     first = parts[0]
     for part in parts[1:]:

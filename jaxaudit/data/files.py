@@ -78,10 +78,9 @@ def load(
         image_size: (height, width) to which images of differing sizes are resized, as by `prepare_images`: `float32` in
             [0, 1]. Images of one size are returned as stored; `prepare_images` leaves prepared images unchanged.
         gray: as for `prepare_images`, if sizes differ.
-        label: the column of a CSV or Parquet file with the label; by default that named `label`.
-        drop: columns of such a file to leave out.
+        label: the column of a table with the label; by default that named `label`. `drop`: columns to leave out.
         groups: columns with groups, which are no inputs; a file may lack them.
-        gaps: whether columns of numbers of such a file may have empty cells, which are NaN (`Examples.gaps`).
+        gaps: whether columns of numbers of a table may have empty cells, which are NaN (`Examples.gaps`).
         exact: for files that are shared: inputs keep the type in which they are stored, and numbers in text become
             `float64`; other sets are compared with `comparable` of such inputs.
 

@@ -1,7 +1,6 @@
 """Images: read from a folder of class-named folders or as known sets are published, and preprocessed in one step.
 
-Known sets are IDX files (MNIST and its kin). The step is the paper's: grayscale, one size, [0,
-1], joined into one array.
+Known sets are IDX files (MNIST and its kin).
 """
 
 import math
@@ -53,8 +52,7 @@ def prepare_images(examples: Examples, size: tuple[int, int] = (28, 28), gray: b
     Memory beyond the result is about 100 MB for any number of images.
 
     Args:
-        size: (height, width) of the result.
-        gray: False keeps three channels; one channel stays one.
+        size: (height, width). `gray`: False keeps three channels; one channel stays one.
 
     Reference: Liu & Tsaftaris (2020), section 3.1: gray, 28x28, [0, 1].
 
@@ -103,8 +101,7 @@ def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.nd
     full *= 1.0 if columns is None else one
     step = max(1, CHUNK_BYTES // (8 * images[0].size))
     for start in range(0, len(images), step):
-        # Whole numbers below 2**53 in float64 (8 + 10 + 16 + 16 bits, 16 + 16 + 16, or 16 + 10 + 13 + 13): exact in any
-        # order of summation.
+        # Whole numbers below 2**53 (8 + 10 + 16 + 16 bits, 16 + 16 + 16, or 16 + 10 + 13 + 13): exact in any order.
         chunk = images[start : start + step].astype(np.float64)
         chunk = chunk @ LUMA[:, None].astype(np.float64) if to_gray else chunk
         planes = chunk.transpose(0, 3, 1, 2)
@@ -115,9 +112,7 @@ def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.nd
 
 
 def _weights(old: int, new: int, one: int = WEIGHT_ONE) -> np.ndarray | None:
-    """`float64[new, old]`: whole-number weights of a linear resize as Pillow's, each row sums to `one`; None for no
-    change.
-    """
+    """`[new, old]`: whole-number weights of a linear resize as Pillow's, each row sums to `one`; None for no change."""
     if old == new:
         return None
     scale = old / new
@@ -137,8 +132,7 @@ def stack_images(
     gray: bool,
     called: Callable[[int], str],
 ) -> np.ndarray:
-    """`count` images, each `[h, w]` or `[h, w, channels]`, as one array; `called` gives the name of a row's image, for
-    messages.
+    """`count` images, each `[h, w]` or `[h, w, channels]`, as one array; `called` names a row's image in messages.
 
     Images of one size are returned unchanged, gray ones repeated to three channels if others have colour. If sizes
     differ, each is resized to `size`, (height, width), as by `prepare_images` with this `gray`; without a `size` they

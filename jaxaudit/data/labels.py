@@ -1,7 +1,6 @@
 """Labels in any stored form as `int32` indices and class names; and the values of groups, an integer or text a record.
 
 Of the values of groups none is lost, and no two become one. No message contains a group's value.
-Besides, cells that are numbers, and columns that number the rows.
 """
 
 import re
@@ -183,9 +182,7 @@ def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | No
 
 
 def _refuse_without_code(values: np.ndarray, of: str) -> None:
-    """Refuses -1 as pandas and clusterings have it for no group: beside numbers from 0, but not -2, nor as one of -1
-    and 1.
-    """
+    """Refuses -1 as pandas has it for no group: beside numbers from 0, but not -2, nor as one of -1 and 1."""
     distinct, counts = np.unique(values, return_counts=True)
     plain = list(map(_plain, distinct.astype(str).tolist()))
     coded = sum(count for word, count in zip(plain, counts.tolist(), strict=True) if word == "-1")

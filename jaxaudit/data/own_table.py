@@ -1,10 +1,9 @@
 """One's own table: a CSV or Parquet file with a header, a label, and columns of numbers or words.
 
 One reader for all commands: it gives `Examples`, whose columns are numbers, or a `Table`, which has categories, too.
-What is not written so is refused, with the line of pandas that writes it so. No message contains the content of a cell.
-Rows are written again (`SourceRows`) with the text of every cell, or the types of a Parquet file: a reader that makes
-numbers loses the names that a pipeline reads by. Columns that are neither inputs nor the label are left out: nobody
-reads them, and a number of the row would tell its place."""
+What is not written so is refused, with the line of pandas that writes it so. No message contains a cell. Rows are
+written again (`SourceRows`) with the text of every cell, or the types of a Parquet file: numbers lose the names that a
+pipeline reads by. Other columns are left out: a number of the row would tell its place."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -55,8 +54,7 @@ _MISSING_TEXTS = ("", "na", "nan", "<na>")
 
 @dataclass(frozen=True, eq=False)
 class OwnTable:
-    """The columns of a file that are inputs and label, as text; labels as `encode_labels` has them; and what is to be
-    said.
+    """The columns of a file that are inputs, as text; labels as `encode_labels` has them; and what is to be said.
 
     `names` are all columns of the file, but those that were left out by their names.
     """

@@ -1,7 +1,4 @@
-"""Two data sets side by side: their classes brought into one order, and records or outputs that they share.
-
-Shared records are removed, so that the tests stay valid.
-"""
+"""Two data sets side by side: their classes brought into one order, and records or outputs that they share."""
 
 from dataclasses import replace
 
@@ -52,8 +49,7 @@ def _reordered(query: Examples, other: Examples) -> Examples:
 def align_dealt(query: Examples, other: Examples) -> Examples:
     """`other`, a holdout or known members of the provider of `query`, with its classes and its columns, by their names.
 
-    Nothing is matched by place: two files that name the same classes or columns differently would compare records with
-    wrong answers.
+    Nothing is matched by place: files that name classes or columns differently would be compared with wrong answers.
 
     >>> query = Examples(np.zeros((2, 1)), np.array([0, 1]), ("cat", "dog"), "query")
     >>> holdout = Examples(np.zeros((2, 1)), np.array([0, 0]), ("dog", "cat"), "holdout")
@@ -106,8 +102,7 @@ def find_overlap(
 ) -> tuple[Int[np.ndarray, " shared"], Int[np.ndarray, " shared"]]:
     """The calibration records that equal a query record in shape, number type and values, whatever their labels.
 
-    Returns the first query record that each equals, and their own indices, ascending; a record that occurs twice is
-    there twice.
+    Returns the first query record that each equals, and their indices, ascending; a record may be there twice.
 
     Apply the same preprocessing to both sets first. O((q + c) log q) after hashing.
 
@@ -168,8 +163,7 @@ def _shared(shared: tuple[np.ndarray, np.ndarray], query: Examples, other: Examp
 def are_copies(first: Float[np.ndarray, "n classes"], second: Float[np.ndarray, "m classes"]) -> bool:
     """Whether outputs on different records are the same, row by row, in more than half of the rows.
 
-    Outputs of which most rows are alike, such as those of a small tree or of a model that is sure of nearly all, are
-    left alone: in most places they may be the same by chance. So are those on a few records.
+    Outputs of which most rows are alike, such as those of a small tree, and those on few records, are left alone.
 
     >>> one = np.linspace(0, 1, 20).reshape(10, 2)
     >>> are_copies(one, one), are_copies(one, one[::-1]), are_copies(one[:3], one[:3])

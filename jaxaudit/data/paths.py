@@ -137,10 +137,9 @@ def refuse_irregular(status: os.stat_result, path: Path) -> None:
 def whole_file(
     path: Path, *, drafts: Path | None = None, private: bool = True, lasting: bool = True
 ) -> Iterator[BufferedRandom]:
-    """A file to write, which appears at `path` when the block ends: a reader sees the complete new file or the previous
-    one. It is written under an unpredictable name in `drafts` (by default the folder of `path`), without following
-    links. `private`: only its owner may read it. `lasting`: waits, some milliseconds, until it survives a loss of
-    power.
+    """A file to write, which appears at `path`, complete, when the block ends. It is written under an unpredictable
+    name in `drafts` (by default the folder of `path`), without following links. `private`: only its owner may read it.
+    `lasting`: waits, some milliseconds, until it survives a loss of power.
     """
     draft = (drafts or path.parent) / f"{DRAFT}{secrets.token_hex(8)}"
     mode = 0o600 if private else 0o666

@@ -1,8 +1,7 @@
 """Records of text as sequences of tokens of one length, and tokenizers that a stranger saved.
 
-No text may grow without bound, no encoding is random, no panic ends the program: `tokenizers` is written in Rust, a
-rule of a `tokenizer.json` that makes texts longer can take all memory, where nothing is raised, and a regular
-expression that backtracks too long is a panic, which is no `Exception`.
+`tokenizers` is written in Rust: a rule of a `tokenizer.json` that makes texts longer can take all memory, where nothing
+is raised, and a regular expression that backtracks too long is a panic, which is no `Exception`.
 """
 
 import base64
@@ -82,8 +81,7 @@ BYTES = Tokenizer(257, _bytes)
 def word_tokenizer(sets: Sequence[Texts], words: int = WORDS, template: str | None = None) -> Tokenizer:
     """A token a word or punctuation mark: the most frequent ones of all these records; 0 is any other.
 
-    Frequencies are of all sets together, so the vocabulary does not show which set a record is in. The text before an
-    answer counts, with its `template`, as in `sequences`.
+    Frequencies are of all sets together, so the vocabulary does not show which set a record is in. Prompts count, too.
 
     >>> texts = Texts("text", ("",), ("to be, or not to be",), (b"",), "t")
     >>> tokenizer = word_tokenizer([texts], 2)
@@ -146,17 +144,15 @@ def sequences(
     """Sets of texts as `Examples` with `inputs: int32[n, length]`, all of one length, a multiple of 16.
 
     A record is the end token, the prompt in its template, the answer, and the end token again. A number t from 0 is a
-    token that counts: one of the answer, or the end behind it. A negative number is a token that is context alone, and
-    does not count: -1 - t stands for token t. So are the prompt, the first end token, and end tokens that fill up. A
-    token with characters of prompt and answer, such as a blank and the first word, is the answer's.
+    token that counts: one of the answer, or the end behind it. A negative number, -1 - t, is token t as context alone:
+    of the prompt, the first end, and ends that fill up. A token with characters of prompt and answer is the answer's.
 
     Args:
         sets: the records of each set; the word vocabulary and the length must be of all sets together.
         tokenizer: `BYTES`, `word_tokenizer(sets)` or `read_tokenizer(path)`.
         positions: the most tokens of a record, which the model states.
         template: the text before an answer, with `{}` for the prompt. By default the prompt as it is, and for a
-            question `Question: {}`, a line break, `Answer:` and a blank. The contents of the messages of a chat have a
-            line break behind each. Texts without a prompt have none.
+            question `Question: {}`, a line break, `Answer:` and a blank. Messages of a chat end in a line break.
 
     >>> texts = Texts("prompt", ("a",), ("bc",), (b"",), "t")
     >>> sequences([texts])[0].inputs[0, :6]
@@ -186,7 +182,6 @@ def padded(
     Args:
         encoded: for each set, each record's tokens, and the index of the first one that counts, which is not 0.
         end: the token that fills up.
-        positions: the most tokens of a record; None for no limit.
     """
     empty = sum(not answer.strip() for texts_of_set in sets for answer in texts_of_set.answers)
     empty = empty or sum(start >= len(tokens) for rows in encoded for tokens, start in rows)
@@ -410,9 +405,7 @@ def _growth(rule: Mapping[str, Any], source: str) -> int:
 
 
 def _longest_of_map(charsmap: str) -> int:
-    """The most bytes that a SentencePiece map (a trie behind its size, then texts that end in NUL) puts for a
-    character.
-    """
+    """The most bytes that a SentencePiece map (its size, a trie, texts that end in NUL) puts for a character."""
     data = b""
     with suppress(ValueError):
         data = base64.b64decode(charsmap)

@@ -24,7 +24,6 @@ class Column:
     """A column of a `Table`.
 
     Attributes:
-        name: the column's name.
         categories: names of the categories, in the order of their numbers; empty for a column of numbers. The category
             `MISSING` stands for missing values.
     """
@@ -44,14 +43,10 @@ class Table:
     Attributes:
         values: `[n, columns]`: the number, or the category's index in `Column.categories`. `float64`, `float32`, or
             `uint8` (where all are small whole numbers); other kinds of numbers become `float64`.
-        columns: the name and kind of each column.
         labels: `int32[n]`, indices into `class_names`.
-        class_names: one name per class, in label order.
-        name: the name of this table.
         notes: remarks on how it was read, one sentence each.
 
-    Guarantees: those of `Examples`; every category index is valid for its column; there is at least one column, and
-    names of columns are unique. The arrays are read-only.
+    Guarantees: those of `Examples`; category indices are valid; there is at least one column; names are unique.
 
     >>> Table(np.array([[1, 39.0], [0, 50.0]]), (Column("sex", ("Female", "Male")), Column("age")),
     ...       np.array([0, 1]), ("<=50K", ">50K"), "tiny")

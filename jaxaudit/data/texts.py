@@ -70,8 +70,7 @@ _MESSAGES = msgspec.json.Decoder(Annotated[list[Message], msgspec.Meta(max_lengt
 
 
 def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
-    """The record of a line, whose values are still JSON; null counts as no value. A line without one shape and one
-    answer is a `ShapeError`.
+    """The record of a line of JSON values; null is no value. A line without one shape and one answer: `ShapeError`.
 
     >>> shaped_record({"instruction": msgspec.Raw(b'"Who?"'), "output": msgspec.Raw(b'"He."')}).prompt
     'Who?'
@@ -152,11 +151,9 @@ class Texts(NamedTuple):
 
     Attributes:
         form: the shape of all lines (`data/texts.py`), such as `question`, `messages` or `text`.
-        prompts: the text before each answer, of a chat the contents of its messages, a line break between two; empty
-            where the form is `text`.
+        prompts: the text before each answer, of a chat its messages, a line break between two; empty for `text`.
         answers: the answers, or the texts alone.
         lines: each line as it is in the file.
-        source: the file's name, for messages.
         unused: the number of messages behind the last answers, which nothing uses.
     """
 
@@ -225,9 +222,8 @@ class Texts(NamedTuple):
 def read_texts(path: Path) -> Texts:
     """The records of a file of JSON Lines; blank lines are skipped.
 
-    Guarantees: values that are no text of the record are never unpacked, so nested or very many ones take no memory. A
-    line is one JSON object in UTF-8 of up to `LONGEST_LINE` bytes, with each key once and one shape, which all lines
-    have.
+    Guarantees: values that are no text of the record are never unpacked, so nested or many ones take no memory. A line
+    is one JSON object in UTF-8 of up to `LONGEST_LINE` bytes, with each key once and the one shape of all lines.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "texts.jsonl"

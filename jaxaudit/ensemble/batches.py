@@ -1,7 +1,6 @@
 """The minibatches of a chunk of models, as tables of record indices, and the compiled program that takes them.
 
-A chunk takes a block of steps in one call, on all local devices. Forms of convolutions are measured here, too (see
-`kernels.convolutions`).
+A chunk takes a block of steps in one call, on all local devices. Forms of convolutions are measured here, too.
 """
 
 import time
@@ -92,8 +91,7 @@ def run_block(
     uneven: bool,
 ) -> Any:
     """The states after the minibatches `start` to `stop` of a block (`StepBlock`); the memory of `states` is reused.
-    One program serves all values of `start`, `stop` and the numbers in `when`. `uneven`: a minibatch without weights
-    must leave a model unchanged.
+    One program serves all `start`, `stop` and `when`. `uneven`: a minibatch without weights must change no model.
     """
     drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
     keys, epoch, before = when
@@ -203,9 +201,8 @@ TABLE_ENTRIES = 1 << 22  # most index entries in a block: 32 MB with the weights
 
 
 class StepBlock(NamedTuple):
-    """Minibatches of consecutive steps of an epoch, for a chunk of models, in tables of one fixed length, of which
-    entries past `steps` are padding: the records of each step, and of each model unless all share their minibatches,
-    and their weights.
+    """Minibatches of consecutive steps of an epoch, in tables of one length, of which entries past `steps` are padding:
+    the records of each step, and of each model unless all share their minibatches, and their weights.
     """
 
     indices: Int[np.ndarray, "block models batch"] | Int[np.ndarray, "block batch"]
@@ -301,8 +298,6 @@ def step_blocks(
 
 
 def place_block(block: StepBlock, group: ChunkGroup) -> tuple[Array, Array]:
-    """A block's record indices and weights on the devices, split by model. Indices that all models share are copied to
-    each.
-    """
+    """A block's record indices and weights on the devices, split by model; what all models share is copied to each."""
     indices = place_pool(block.indices) if group.shared else place_models(block.indices, axis=1)
     return indices, place_models(block.weights, axis=1)

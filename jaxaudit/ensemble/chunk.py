@@ -1,18 +1,11 @@
 """A chunk of models: what determines them, their training, here or in a worker, and its results, also on disk.
 
-A CPU trains a convolutional network with a call per step from the host: XLA compiles a convolution inside a loop to
-code that is 15 to 25 times slower than outside (jax issue 12868). Each step is three programs (gradient, parameters,
-optimiser state), because a single one would copy the optimiser's arrays before overwriting them: 51 ms a step instead
-of 29 ms for Liu's 6.4M parameters (two CPU cores, jax 0.10.2).
+On a CPU each step of a convolutional network is a call: XLA's convolutions in a loop are 15 to 25 times slower (jax
+issue 12868). A step is three programs (gradient, parameters, optimiser state): a single one would copy the optimiser's
+arrays, 51 ms a step instead of 29 ms for Liu's 6.4M parameters (two CPU cores, jax 0.10.2).
 
-From finished chunks on disk a stopped training resumes:
-
-    checkpoints/<digest of a call>/<models a batch>-<digest of a chunk's rows>.npz
-
-A call is identified by its keys, membership, pool and devices. Its learner and `summarize` are functions, which have no
-digest; the command line keeps the identity of a run beside its chunks (`runs/unfinished.py`). A file starts with a
-digest of the rest, so a damaged file is never used. Orbax is not used: its checkpoint is a folder that cannot be
-replaced atomically, and it does not detect flipped bits.
+On disk: `<digest of a call's keys, membership, pool and devices>/<models a batch>-<digest of a chunk's rows>.npz`, each
+behind a digest of the rest. Orbax's folders cannot be replaced atomically, and it does not detect flipped bits.
 """
 
 import hashlib
@@ -55,9 +48,7 @@ DIGEST_BYTES = 16
 def call_directory(
     checkpoints: Path, keys: Key[Array, " models"], membership: Membership | AllBut, *pool: Array | np.ndarray
 ) -> Path:
-    """The folder in `checkpoints` for the chunks of one call, on this process's kind and number of devices. `pool`:
-    inputs and labels.
-    """
+    """The folder in `checkpoints` for the chunks of one call, on this process's kind and number of devices."""
     devices, rows = jax.local_devices(), membership.left_out if isinstance(membership, AllBut) else membership
     return checkpoints / digest_of(f"{devices[0].device_kind} {len(devices)}", jax.random.key_data(keys), rows, *pool)
 
@@ -79,9 +70,7 @@ def kept_models_per_batch(
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path,
 ) -> int | None:
-    """The models per batch of the finished chunks that `checkpoints` has of a call of `fit_many` with these arguments,
-    if any.
-    """
+    """The models per batch of the finished chunks that `checkpoints` has of a call of `fit_many`, if any."""
     return models_per_batch_of(call_directory(checkpoints, keys, membership, inputs, labels))
 
 
@@ -380,9 +369,7 @@ def summarized(
 
 
 class Results:
-    """The results of all finished chunks, on the host, without the copies that pad chunks; in a directory, too, if
-    there is one.
-    """
+    """The results of all finished chunks, on the host, without copies that pad; in a directory, too, if any."""
 
     def __init__(self, summarize: Summarize | None, directory: Path | None) -> None:
         self.summarize, self.directory = summarize, directory

@@ -30,7 +30,6 @@ class ChunkGroup:
         rows: those with the most steps first.
         pool: whether these models take minibatches of the whole pool; otherwise each takes its own members.
         shared: whether they also share one key, and so every minibatch: records are then gathered once for all models.
-        steps_of_rows: steps per epoch of each row.
         uneven: whether a row may have a step with only weights of 0, which must change nothing. That needs another
             program, whose sums can round differently; so it is decided by each row's own steps alone.
     """
@@ -104,8 +103,7 @@ def accelerated() -> bool:
 
 def concurrent_chunks() -> int:
     """How many chunks to train at the same time: on a CPU that is one device, one per core, at most 8; elsewhere one.
-    On two cores this is up to three times as fast for small networks, and 25% faster for one of half a million
-    parameters.
+    On two cores this is up to three times as fast for small networks, and 25% faster for half a million parameters.
     """
     if jax.default_backend() != "cpu" or len(jax.local_devices()) > 1:
         return 1

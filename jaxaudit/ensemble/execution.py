@@ -39,10 +39,8 @@ class Execution:
         checkpoints: a directory for finished chunks, created if missing; a later call with the same arguments resumes
             from them. The models per batch of kept chunks take precedence over `models_per_batch`.
         executor: trains the chunks, such as `ensemble.LocalWorkers`, `ensemble.RayWorkers`, a `ProcessPoolExecutor` of
-            spawned processes, Dask's `get_executor()`, or executorlib's. This process plans and keeps the results. If a
-            worker of Ray ends, only its chunk is trained again. Workers receive the learner and `summarize` by
-            cloudpickle, and must be able to import the modules that these import. None: chunks are trained in this
-            process.
+            spawned processes, Dask's `get_executor()`, or executorlib's. Workers receive the learner and `summarize` by
+            cloudpickle, and must be able to import what these import. None: chunks are trained in this process.
 
     >>> Execution(models_per_batch=8).models_per_batch
     8

@@ -126,9 +126,7 @@ def fitting_models_per_batch(
     pool: tuple[Array, Array],
     groups: list[ChunkGroup],
 ) -> int:
-    """The usual models per batch for this training, or half as many until they fit into memory; an `InputError` if not
-    one does.
-    """
+    """The usual models per batch for this training, or half as many until they fit; an `InputError` if not one does."""
     if steps_from_host(learner):
         return 1
     group = max(groups, key=lambda group: group.steps * len(group.rows))

@@ -236,25 +236,21 @@ def fit_many(
     Model `m` is trained on the records where row `m` is true, with the random key `keys[m]`. Its result is a function
     of its key, its row and the pool alone. With the same `execution.models_per_batch` on a CPU it is the same bit for
     bit, whatever the other rows are. It equals training with `learner.fit` up to the rounding of products of other
-    shapes. Rows with the same key that leave out at most a tenth of the pool have the same minibatches, so that they
-    differ only by the left-out records; see `jaxaudit.learners.learner`.
+    shapes. For minibatches see `jaxaudit.learners.learner`.
 
     Models are trained in chunks of `models_per_batch`, vmapped and jitted, and split over all local devices. A CPU that
     is one device trains as many chunks at the same time as it has cores (at most 8), other devices one. Memory on the
     devices does not depend on the number of models:
 
-        pool + concurrent chunks * (
-            models_per_batch * (2 * training state + batch_size * (record + activations)) + 80 MB of index tables
-        )
+        pool + chunks * (models a batch * (2 * training state + batch_size * (record + activations)) + 80 MB indices)
 
     where the training state is parameters, optimiser and module state (three times the parameters for Adam) and the
     second copy is for gradients. Of texts, the activations are those of a few records, on a CPU of one model
     (`LanguageModelLearner`). `summarize` may need more. Its results for all models are kept on the host.
 
-    With `execution.checkpoints`, what `summarize` returns for a finished chunk is also written there. A stopped call is
-    resumed with its unfinished chunks, and returns the same result, bit for bit. A damaged file is ignored. Chunks of
-    other keys, another membership or another pool are never used, so several calls may share a directory. The caller
-    must ensure that `learner` and `summarize` are unchanged.
+    With `execution.checkpoints` a stopped call is resumed with its unfinished chunks, and returns the same result, bit
+    for bit. Damaged files and chunks of other keys, another membership or another pool are never used, so several calls
+    may share a directory. The caller must ensure that `learner` and `summarize` are unchanged.
 
     Args:
         membership: the membership masks. `AllBut` needs no memory per record.
@@ -264,8 +260,7 @@ def fit_many(
         summarize: a function of the parameters of a finished chunk (leading axis: the chunk's models) and their rows of
             `membership`; it returns arrays with the same leading axis. By default it returns the parameters. Rows that
             pad a chunk occur twice.
-        members_only: draw every model's minibatches from its own members. Then no other record of the pool affects a
-            model, not even through the order of minibatches.
+        members_only: draw every model's minibatches from its own members: no other record of the pool affects a model.
 
     Returns:
         `summarize`'s arrays for all models in the order of `membership`, as NumPy arrays with a leading `models` axis
@@ -311,8 +306,7 @@ def suitable_models_per_batch(
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
 ) -> int:
-    """The models per batch that `fit_many` would choose with these arguments, which are its own: a function of shapes,
-    unless memory is short.
+    """The models per batch that `fit_many` would choose: a function of shapes, unless memory is short.
 
     If several calls must give the same numbers, pass the result to all.
     """
@@ -347,8 +341,7 @@ def log_probs_many(
     """Log-probabilities (nats) of every model for every record, on the host.
 
     `params` has a leading `models` axis, as `fit_many` passes it to `summarize`. About 1,024 pairs of a model and a
-    record are evaluated at a time, which bounds memory. Records of a learner with `record_ends` are evaluated with
-    those that end where they do.
+    record are evaluated at a time, which bounds memory.
     """
     if isinstance(learner, EstimatorLearner):
         return np.stack([learner.log_probs(model, inputs) for model in params])

@@ -53,9 +53,7 @@ class SharesArrays(Protocol):
 
 
 class ArrayFiles(NamedTuple):
-    """Large arrays in files of a private folder; workers map them into memory, so that those on one machine share a
-    copy.
-    """
+    """Large arrays in files of a private folder; workers map them into memory: a copy for a machine."""
 
     folder: str
 
@@ -177,9 +175,8 @@ PROGRAMS = 8
 
 
 class Task(NamedTuple):
-    """The training of one chunk, as it is sent to a worker: the pickled learner; `summarize`, inputs and labels,
-    pickled without it (`rest`); what loads the large arrays of both; and the facts that the worker's machine must
-    match.
+    """The training of one chunk, as sent to a worker: the pickled learner; `summarize`, inputs and labels, pickled
+    without it (`rest`); what loads the large arrays of both; and the facts that the worker's machine must match.
     """
 
     chunk: Chunk

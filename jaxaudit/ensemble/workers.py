@@ -2,8 +2,7 @@
 
 Each is a lasting process, so programs are compiled once. Processes are spawned, since a process must not be forked once
 JAX has started. They end when this process ends, even if it is killed: their input is a pipe from this process, which
-is then closed. Ray places actors on machines and reports which ended; `Pulling` and `distribute` assign and repeat
-tasks. Ray is imported only here, when it is used.
+is then closed. Ray is imported only here, when it is used.
 """
 
 import os
@@ -61,8 +60,7 @@ class _Asked(NamedTuple):
 
 class Pulling:
     """An executor with a fixed number of places for workers; a thread per place starts (`start(place)`), calls and
-    replaces its worker. A place takes a task only when its worker is ready, so a worker that waits for a machine delays
-    no task.
+    replaces its worker. A place takes a task only when its worker is ready, so one that waits delays no task.
     """
 
     def __init__(self, start: Callable[[int], Worker], places: int) -> None:
@@ -80,9 +78,7 @@ class Pulling:
         return ready if self._answered < 2 else f"{ready}, {(self._answered - 1) / minutes:.2g} chunks a minute"
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """The future result of `fn(*args, **kwargs)` in a worker; a RuntimeError if it is closed, or no worker can be
-        started.
-        """
+        """The future result of this call in a worker; a RuntimeError if it is closed, or no worker can be started."""
         task = _Asked(Future(), fn, args, kwargs)
         with self._lock:
             if self._closed or not self._left:

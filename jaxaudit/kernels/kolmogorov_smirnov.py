@@ -1,13 +1,10 @@
 """Two-sample Kolmogorov-Smirnov distance, for any jax transformation of the surrounding program but gradients.
 
-Floats become unsigned integers in the same order, so that sorting and ties are exact, whatever XLA does with numbers
-below 1.2e-38. On an accelerator, whose sort is fast, the distance is one sort and running counts. XLA's CPU sort is 8
-to 50 times slower than NumPy's (two CPU cores, jax 0.10.2), so the host sorts with NumPy, and evaluates the gap only
-where bounds allow it to be the widest (`ks_distance_on_host`).
-
-The bootstrap over records has one sort for all replicates: resampling changes how often a value occurs, never the order
-of the values, so a replicate is a running sum of resampled counts in that order. The gap only rises while values of the
-first sample pass and only falls while values of the second do, so counts are collected by such runs, not by value.
+Floats become unsigned integers in the same order, so sorting and ties are exact, whatever XLA does with numbers below
+1.2e-38. XLA's CPU sort is 8 to 50 times slower than NumPy's (two CPU cores, jax 0.10.2), so on a CPU the host sorts,
+and evaluates the gap only where bounds allow it to be the widest (`ks_distance_on_host`). The bootstrap over records
+has one sort for all replicates: resampling changes how often a value occurs, never the order of the values. The gap
+rises only at values of the first sample and falls only at those of the second: counts are collected by such runs.
 """
 
 import math
@@ -171,11 +168,7 @@ def _counts(ordered: UInt[np.ndarray, " n"], keys: UInt[np.ndarray, " k"]) -> In
 
 
 def _between(starts: Int[np.ndarray, " k"], ends: Int[np.ndarray, " k"]) -> Int[np.ndarray, " places"]:
-    """All indices from each start up to, but excluding, its end.
-
-    >>> _between(np.array([2, 7]), np.array([4, 10])).tolist()
-    [2, 3, 7, 8, 9]
-    """
+    """All indices from each start up to, but excluding, its end: of [2, 7] and [4, 10] these are [2, 3, 7, 8, 9]."""
     lengths = ends - starts
     return np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
 
@@ -188,9 +181,8 @@ def ks_distance(first: Float[Array | np.ndarray, " n"], second: Float[Array | np
     sizes below 2**31. -0.0 equals 0.0; infinities are values like any other. Samples are compared as float32, or as
     float64 where an input is float64 and jax's x64 mode is on.
 
-    Works under `jit`, `vmap` and any nesting of them; a batch is one call. Not differentiable. On a CPU the work is
-    done by NumPy inside a host callback (memory is some 40 bytes a value of one pair of samples); elsewhere by the
-    device's sort (40 bytes a value of the whole batch).
+    Works under `jit`, `vmap` and any nesting of them; a batch is one call. Not differentiable. Memory: 40 bytes a
+    value, on a CPU (NumPy in a host callback) of one pair of samples, elsewhere (the device's sort) of the whole batch.
 
     Raises:
         InputError: a sample is empty or holds NaN; inside `jit` or `vmap` NaN gives NaN.
@@ -250,16 +242,13 @@ def bootstrap_ks_paired(
 
     Outputs are of the same n records in the same order. Each replicate draws n records with replacement, the same for
     all models, and measures `ks_distance` between their outputs (Efron 1979). So ratios and differences of columns are
-    bootstrapped jointly: of the others (target, calibration), column 0 over column 1 is distributed as rho. Quantiles
-    are an interval for distances well above 1 / sqrt(n), not a test of equality.
+    bootstrapped jointly. Quantiles are an interval for distances well above 1 / sqrt(n), not a test of equality.
 
     Works under `jit` and `vmap`. The result is a function of the key, and of where it runs: on a CPU NumPy's SFC64
     generator draws, seeded by 128 bits of the key, and the counts are exactly multinomial; elsewhere `jax.random`
     draws, each record with probability 1/n to within n / 2**64. The first r replicates are the same however many are
-    asked for, and for any number of cores.
-
-    Memory: on a CPU about 60 bytes a value of the samples plus 40 a value for each core; elsewhere chunks of replicates
-    that hold 2**25 resampled values (some 1.3 GB) or one replicate.
+    asked for, and for any number of cores. Memory: on a CPU about 60 bytes a value of the samples plus 40 a value for
+    each core; elsewhere chunks of replicates that hold 2**25 resampled values (some 1.3 GB) or one replicate.
 
     >>> import jax, jax.numpy as jnp
     >>> from jaxaudit.kernels import ks_distance

@@ -1,8 +1,7 @@
 """Any classifier with scikit-learn's `fit` and `predict_proba` as a learner, whose models are trained on the host.
 
 Its code is no pure function of arrays, so `fit_many` trains these models one by one, each a clone that gets copies of
-its own records. What a class that a model was not trained on is worth is said here: probability 0, as by any model that
-never saw it, so that its log-odds are cut where those of all models are.
+its own records. A class that a model was not trained on has probability 0.
 """
 
 import re
@@ -63,9 +62,8 @@ class EstimatorLearner:
 
     Each model is a clone of `prototype`, which itself is never fitted. Its parameter `random_state`, where it has one,
     is drawn from the model's key; without one it must draw no random numbers, or its models cannot be repeated. A
-    number of jobs (`n_jobs`) becomes 1. A record is a row of float64 numbers, a label one of the numbers below
-    `classes`. The classes of the columns of `predict_proba` are those of `classes_`; without such an attribute there
-    must be a column per class.
+    number of jobs (`n_jobs`) becomes 1. A record is a row of float64 numbers, a label a number below `classes`. The
+    columns of `predict_proba` are those of `classes_`, or else a column per class.
 
     With `columns`, inputs are the `values` of a `Table`, and the estimator gets a pandas frame with words as words.
     `gaps` names the columns of which inputs may be NaN.
@@ -129,9 +127,7 @@ class EstimatorLearner:
         return model
 
     def log_probs(self, params: Any, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
-        """The logarithms of the predictions, in nats: `float64[n, classes]` on the host; -inf for a class it does not
-        know.
-        """
+        """The logarithms of predictions, in nats: `float64[n, classes]` on the host; -inf for an unknown class."""
         with self._guarded(f"to predict {len(inputs)} records"):
             predicted = np.asarray(params.predict_proba(self._rows(inputs)), np.float64)
             class_numbers = np.asarray(getattr(params, "classes_", np.arange(self.classes)))
@@ -155,10 +151,7 @@ class EstimatorLearner:
 
     @contextmanager
     def _guarded(self, task: str) -> Iterator[None]:
-        """Runs the estimator's code: quiet, an error is one line, and sums do not depend on the number of cores.
-
-        A warning is said once, not by each model.
-        """
+        """Runs the estimator's code: quiet, an error is one line, and sums do not depend on the number of cores."""
         try:
             with (
                 redirect_stdout(sys.stderr),

@@ -274,8 +274,7 @@ def language_model(
     Args:
         factory: an NNX module class or a function that builds one, such as `jaxaudit.models.GPT`, mapping tokens
             `[n, length]` to logits `[n, length, vocabulary]`, at each position of the next token.
-        length: tokens of a record, `inputs.shape[1]`.
-        vocabulary: the number of tokens, `Tokenizer.vocabulary`.
+        length, vocabulary: `inputs.shape[1]`, and the number of tokens, `Tokenizer.vocabulary`.
         optimizer, epochs, batch_size, precision: as for `network`.
 
     >>> from jaxaudit.models import GPT

@@ -1,13 +1,10 @@
 """What a learner is, two pure functions; and training by a learner's own steps.
 
-A test holds each learner that computes leave-one-out models without refits against refits.
-
 The order of minibatches follows from a model's key and membership mask (row), and a step's random key is a function of
-the model's key, the epoch and the step's number. So neither a chunk nor a neighbour changes a model. A row that leaves
-out at most a tenth of the pool takes *pool order*: every epoch is a permutation of the whole pool, where non-members
-have weight 0, so two such rows with one key differ only by the left-out records. Every other row, and every row of a
-batch-coupled learner, takes *own order*: a permutation of its members, the last minibatch padded with members at weight
-0.
+the model's key, the epoch and the step's number. A row that leaves out at most a tenth of the pool takes *pool order*:
+every epoch is a permutation of the whole pool, where non-members have weight 0, so two such rows with one key differ
+only by the left-out records. Every other row, and every row of a batch-coupled learner, takes *own order*: a
+permutation of its members, the last minibatch padded at weight 0. No neighbour changes a model.
 """
 
 from collections.abc import Callable
@@ -70,8 +67,7 @@ class LeftOut(NamedTuple):
 @runtime_checkable
 class LeavesOneOut(Learner, Protocol):
     """A learner that computes its leave-one-out models without refitting, equal to refits within a tolerance that it
-    states. Memory is bounded: nothing of size n by n is made. No output is NaN: each defines that of a class without
-    members.
+    states. Nothing of size n by n is made. No output is NaN: each defines that of a class without members.
     """
 
     def leave_one_out(
@@ -86,15 +82,12 @@ class LeavesOneOut(Learner, Protocol):
 
 @runtime_checkable
 class BoundsDTP(Learner, Protocol):
-    """A learner with a proven bound of differential training privacy (DTP), without bins: the largest change of any
-    output, on any input, by removing a record (Long, Bindschaedler & Gunter 2017, definition 4.2). PDTP is a lower
-    bound of it.
+    """A learner with a proven bound of differential training privacy (DTP), of which PDTP is a lower bound: the largest
+    change of any output, on any input, by removing a record (Long, Bindschaedler & Gunter 2017, definition 4.2).
     """
 
     def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
-        """An upper bound of the DTP of each left-out record, in nats; None if none is proven. `all_labels`: of the
-        training set.
-        """
+        """An upper bound of the DTP of each left-out record, in nats; None if none is proven."""
         ...
 
 
@@ -119,11 +112,9 @@ class SteppedLearner(Learner, Protocol):
     """A learner that trains minibatch by minibatch, so that many models can take each step together.
 
     One training run is `state = init(key)`, then `state = update(state, *gradient(state, inputs, labels, weights))` for
-    every minibatch of `epochs` passes through the members, then `finish(state)`. A step whose weights are all 0 must
-    not be taken.
+    every minibatch of `epochs` passes through the members, then `finish(state)`. A step of weights 0 must not be taken.
 
     Attributes:
-        batch_size: records per step.
         batch_coupled: whether a record of weight 0 in a minibatch would still affect the result (batch normalisation);
             its minibatches then contain only members.
         convolves: whether it has convolutions; on a CPU its steps are then dispatched one by one from the host.

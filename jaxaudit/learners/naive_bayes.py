@@ -95,9 +95,8 @@ class NaiveBayes:
     ) -> LeftOut:
         """Outputs with and without each record, in closed form: the record's counts and moments are subtracted.
 
-        Computed in float64 on the host, in time linear in the records; memory holds a copy of the inputs, the result
-        and some chunks. Identical records are computed once if many are expected. Equal to refitting in float64 up to a
-        relative 1e-10, and to `fit` up to float32 rounding. The key is not used.
+        Time is linear in the records; memory holds a copy of the inputs, the result and some chunks. Equal to refitting
+        in float64 up to a relative 1e-10, and to `fit` up to float32 rounding. The key is not used.
         """
         classes = self.classes
         check_shapes((len(inputs), len(self.category_counts)), inputs=inputs)
@@ -207,8 +206,7 @@ def naive_bayes(
 
     Args:
         category_counts: the number of categories of every column, 0 for a numeric one.
-        smoothing: added to every count; above 0, so that no category is impossible.
-        variance_smoothing: the floor of variances, relative to the largest; above 0.
+        smoothing, variance_smoothing: above 0; without smoothing, a category could be impossible.
 
     >>> import jax, numpy as np
     >>> learner = naive_bayes((2,), classes=2)

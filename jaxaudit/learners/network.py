@@ -133,8 +133,7 @@ def _rate(name: str, rate: float, epochs: int, warmup: int, epoch: Int[Array, ""
 
 
 def by_epoch(rule: Callable[[Any], optax.GradientTransformation], rate: Schedule) -> optax.GradientTransformation:
-    """The optimiser `rule(learning rate)`, such as `optax.adamw`, with a learning rate that follows a schedule in
-    epochs.
+    """The optimiser `rule(learning rate)`, such as `optax.adamw`, with a rate that follows a schedule in epochs.
 
     Its `update` needs the epoch as an argument, which `NetworkLearner` passes, also within `optax.chain`. Its state is
     that of the rule, which must not depend on the rate.
@@ -167,10 +166,7 @@ class NetworkParams(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkLearner(TrainsBySteps):
-    """A `SteppedLearner` for a network, with an optimiser and a training recipe; made by `network`.
-
-    Training minimises the cross-entropy of minibatches.
-    """
+    """A `SteppedLearner` for a network, with an optimiser and a training recipe; made by `network`."""
 
     net: PureModule
     optimizer: optax.GradientTransformation
@@ -283,8 +279,7 @@ def network(
         batch_size: records per step; the last step of an epoch has the remaining records.
         label_smoothing: the share e of the loss that is the cross-entropy with the uniform distribution over classes:
             the label's target is 1 - e + e / classes, any other's e / classes (Szegedy et al. 2016, section 7).
-        augment: random changes of the inputs of a step, in this order, such as `AUGMENTATIONS["flip"]`; never in
-            evaluation.
+        augment: random changes of the inputs of a step, in order, such as `AUGMENTATIONS["flip"]`; never in evaluation.
         precision: `float32`, or `bfloat16` for mixed precision: in training the network computes in bfloat16, from
             parameters that are kept in float32 as the optimiser's state is; the loss and evaluation are in float32.
     """

@@ -106,8 +106,7 @@ def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Integers) -> R
     if len(classes) < 2:
         return None
     ranks = np.stack([mid_ranks(probabilities[:, index]) - (n + 1) / 2 for index in classes], axis=1)
-    # What a record adds to the mean area for each class that it could have, as in Hoeffding's combinatorial statistic
-    # (1951).
+    # What a record adds to the mean area for each class that it could have, as in Hoeffding's statistic (1951).
     parts = ranks / (sizes * (n - sizes) * len(classes))
     total = float(parts[np.arange(n), class_places].sum())
     apart = parts - (parts @ sizes / n)[:, None]
@@ -241,8 +240,7 @@ def calibration_reach(
 ) -> Check:
     """Query set and calibration set share a domain: models of the calibration set classify query records above chance.
 
-    The number is (accuracy - guess) / (1 - guess): the models' mean accuracy on the query set, and the share of its
-    commonest class.
+    The number is (accuracy - guess) / (1 - guess): mean accuracy, and the query set's commonest class's share.
     """
     accuracy = float(np.mean(accuracies))
     guess, reach = _accuracy_reach(accuracy, labels)

@@ -1,12 +1,9 @@
 """Splits records at random into a query set, a holdout and known members. This random split makes the tests exact.
 
-What was dealt is what is permuted: with groups (patients, near-copies), shadow models are dealt groups, tests permute
-groups, and variances are those of means over groups. For a fixed query set, a holdout twice as large raises the test's
-signal-to-noise ratio by 15%, three times by 22%. For a fixed number of records, half is best.
-
-Which deal, of many that were drawn independently, a model's outputs fit (`row_fits`) finds outputs that were saved for
-the wrong shadow model. Given the outputs of a model of another row, all choices of a row's members are equally likely,
-so the sum of the outputs over the members has a known mean and variance (Hoeffding 1963), for any model.
+What was dealt is what is permuted: whole groups, such as patients or near-copies. For a fixed query set, a holdout
+twice as large raises the test's signal-to-noise ratio by 15%, three times by 22%. For a fixed number of records, half
+is best. `row_fits` finds outputs saved for the wrong shadow model: given those of another row, all choices of a row's
+members are equally likely, so the sum of outputs over members has a known mean and variance (Hoeffding 1963).
 """
 
 from collections.abc import Sequence
@@ -151,8 +148,9 @@ def ways(count: int, chosen: int) -> int:
 
 
 def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
-    """How many groups to draw from each side of a random split, for about `records` records of a side; at least 1. It
-    does not depend on which groups are on which side, so the sampled sides stay exchangeable.
+    """How many groups to draw from each side of a random split, for about `records` records of a side; at least 1.
+
+    Which groups are on which side has no effect, so the sampled sides stay exchangeable.
 
     >>> groups_in_sample(4, np.array([0, 0, 0, 1, 2, 2]))
     2

@@ -303,10 +303,7 @@ def _content_hash(content: bytes) -> bytes:
 def _flat_tokens(
     texts: Sequence[Sequence[int]],
 ) -> tuple[Int[np.ndarray, " tokens"], Int[np.ndarray, " tokens"], Int[np.ndarray, " tokens"]]:
-    """The tokens of all records (numbered from 1), one after another, with the record of each and its place in it.
-
-    Before each record stands a `BEGINNING` for each token that the longest context may need, at places below 0.
-    """
+    """All tokens (numbered from 1), their records and places; a record begins with `BEGINNING`s, at places below 0."""
     before = max(ORDERS) - 1
     lengths = np.array([len(text) for text in texts], int) + before
     record = np.repeat(np.arange(len(texts)), lengths)

@@ -113,10 +113,8 @@ def efficacy_by_layer(
 ) -> EfficacyByLayer:
     """The efficacy of a model for some examples: in total, per layer, and the contribution of each example.
 
-    The squared norms are exact up to float32 (`squared_grad_norms`); their means are taken in float64. Use
-    `precise_log_softmax` in `log_prob`: the rounding of `jax.nn.log_softmax` hides a confident model's information.
-    Matrix products are computed in full float32 on every device. If the model itself uses fewer bits (bfloat16), all
-    numbers are accurate to a few percent only.
+    The squared norms are exact up to float32 (`squared_grad_norms`, which says what `log_prob` must be); their means
+    are taken in float64. If the model uses fewer bits (bfloat16), numbers are accurate to a few percent only.
 
     A single efficacy cannot be interpreted: a model that fits the examples perfectly has gradients of 0, whether or not
     it was trained on them. Compare it with that of the untrained, the original and retrained models.
@@ -127,18 +125,16 @@ def efficacy_by_layer(
         constants, chunk: see `squared_grad_norms`.
 
     Raises:
-        InputError: an example's value depends on the others in its batch (a model in training mode); or gradients are
-            not finite.
+        InputError: a value depends on other examples of its batch (training mode), or gradients are not finite.
 
     >>> def log_prob(params, inputs, labels):
-    ...     logits = inputs @ params["dense"]["kernel"]
-    ...     return jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
+    ...     return jax.nn.log_softmax(inputs @ params["dense"]["kernel"])[jnp.arange(len(labels)), labels]
     >>> params = {"dense": {"kernel": jnp.zeros((2, 2))}}
     >>> found = efficacy_by_layer(log_prob, params, np.eye(2, dtype=np.float32), np.array([0, 1]))
-    >>> found.whole
-    Efficacy(efficacy=2.0, information=0.5, bound=4.0)
-    >>> found.layers["dense"] == found.whole, found.per_example
-    (True, array([0.5, 0.5]))
+    >>> found.whole, found.per_example
+    (Efficacy(efficacy=2.0, information=0.5, bound=4.0), array([0.5, 0.5]))
+    >>> found.layers["dense"] == found.whole
+    True
     """
     model: Any = (log_prob, params, inputs, labels)
     how: Any = {"constants": constants, "chunk": chunk}

@@ -73,11 +73,10 @@ def challenge_score(
     A record with epsilon in [k / 2, (k + 1) / 2) gets 1 / 2^k points, and none if epsilon is at least ceil(log(models -
     1)). F is the mean of the points. The score is F times two ratios of accuracies, unlearned over retrained.
 
-    Models that were retrained once more have an F near 0.2, not 1: epsilon is the best of many attacks on few models,
-    and so biased upward. Compare a method only with the F of as many retrained models.
-
-    All models must be independent: no retrained model may share the seed of an unlearned one. Intervals are for the
-    mean over other models *of the same numbers*; see `over_models.interval_over_models`.
+    Models that were retrained once more have an F near 0.2, not 1: epsilon is the best of many attacks on few models.
+    Compare a method only with the F of as many retrained models. All models must be independent: no retrained one may
+    share the seed of an unlearned one. Intervals (`interval_over_models`) are for the mean over other models of the
+    same numbers.
 
     >>> import jax
     >>> random = np.random.default_rng(2)

@@ -67,20 +67,19 @@ def holdout_test(
       `Effect`. It assumes that the target is trained like the shadow models. The variance of the target's scores is
       taken as at least that of the shadow models: outputs that hardly vary carry less information.
 
-    The verdict is never `forgotten` if the holdout looks used, too (`holdout_used`), since use of both sets shows no
-    difference, or if most of the target's outputs are the same value.
+    The verdict is never `forgotten` if most of the target's outputs are the same value, or if the holdout looks used,
+    too (`holdout_used`), since use of both sets shows no difference.
 
     Args:
         query, holdout: the target's log-odds of each record's own class (`log_odds`).
         shadows: log-odds of the shadow models; columns are the query set, then the holdout.
-        membership: the shadow models' membership masks, drawn at random. Each has about `n` records (`dealt_alike`),
-            all choices of that number equally likely; with groups, about as many whole groups as the query set has.
+        membership: of the shadow models, at random. Each has about `n` records (`dealt_alike`), all choices of that
+            number equally likely; with groups, about as many whole groups as the query set has.
         groups: the group of each record, if the provider chose whole groups at random.
-        predictors: predictors of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split.
+        predictors: of each record's difficulty (`jaxaudit.metrics.difficulty`), which do not use the split.
         stated, recipe: as for `conclude`; no verdict depends on the recipe.
         printed: whether the target's log-odds come from a file of rounded probabilities.
-        own_recipe: whether the shadow models have the target's network and recipe, so that a score learned from them
-            may be taken (`learned_is_better`).
+        own_recipe: whether the shadow models have the target's recipe: a score learned from them may then be taken.
     """
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])

@@ -65,16 +65,13 @@ def rho(
 
         mean(rho_k) -+ t(level, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
 
-    It is NaN with one replicate, and if a calibration model's distance is 0, or above 0 in fewer than two bootstrap
-    replicates.
+    NaN with one replicate, and if a calibration model's distance is 0, or above 0 in fewer than two bootstrap draws.
 
     >>> import jax, numpy as np
     >>> query = np.array([[0.9, 0.8, 0.9, 1.0], [0.8, 0.9, 1.0, 0.9]], np.float32)
     >>> calibration = np.array([[0.2, 0.8, 0.3, 0.9], [0.1, 0.2, 0.8, 0.9]], np.float32)
-    >>> float(rho(jax.random.key(1), query, calibration, query).median)
-    0.0
-    >>> float(rho(jax.random.key(1), query, calibration, calibration).median)
-    1.0
+    >>> [float(rho(jax.random.key(1), query, calibration, target).median) for target in (query, calibration)]
+    [0.0, 1.0]
     """
     query, calibration, target = (np.asarray(c, np.float32) for c in (query, calibration, target))
     _check(query, calibration, target)

@@ -1,16 +1,10 @@
 """How much memory a model has of a query set, as a share of what it is known to remember; no shadow model is needed.
 
-A query set and a holdout can show that a target used the query set, but never that it did not: a model that used
-everything and remembers nothing shows no difference. Known members, drawn at random like the query set, show how much
-this target remembers (`members_test`). If the share f of the query set was used at the same time as the members, the
-mean of any score is the mixture f members + (1 - f) holdout:
-
-    fraction = (mean of the query set - mean of the holdout) / (mean of the members - mean of the holdout)
-
-After a deletion, the same model before it shows that (`deletion_test`): fraction = a / b, with a and b the mean score
-of the query set minus that of the holdout, of the model after and before. Scores are `residual_scores`, brought to the
-holdout's spread before: answers that are sharper or softer as a whole remember no less. One rule for all records can
-make both sets look alike, and `p_rule` tests that. Limits are those of a ratio of two means (Fieller 1954).
+A query set and a holdout never show that a target did not use the query set: a model that remembers nothing shows no
+difference. Known members, drawn at random like the query set, show how much this target remembers (`members_test`):
+fraction = (query set - holdout) / (members - holdout), of mean scores. After a deletion, the model before it shows that
+(`deletion_test`): fraction = a / b, with a and b the mean score of the query set minus that of the holdout, after and
+before. Limits are those of a ratio of two means (Fieller 1954).
 """
 
 from typing import NamedTuple

@@ -48,8 +48,8 @@ def pdtp(
     """PDTP(t) = max over y of |log p_with(y | x_t) - log p_without(y | x_t)|; larger means more exposed.
 
     Definitions 4.3 and 4.4: the smallest epsilon that bounds the ratio in both directions. Row r of each array holds
-    the log-probabilities, in nats, on record r: of A(T) in `with_record`, of A(T without r) in `without_record`. Train
-    both with the same key; otherwise the number also contains the effect of the seed.
+    the log-probabilities, in nats, on record r: of A(T) in `with_record`, of A(T without r) in `without_record`. Rows
+    need not sum to 1. Train both with the same key; else the number contains the effect of the seed, too.
 
     With `bins` equal bins of [0, 1], as in the paper, every probability is first replaced by the centre of its bin. No
     value is then larger than log(2 bins - 1), which is 5.29 for 100 bins; changes within a bin count as 0, and a small
@@ -57,7 +57,6 @@ def pdtp(
     probability of 0 on one side alone gives infinity (direction -1 if with the record), on both sides 0.
 
     With outputs on every possible input, the largest value is the DTP of one record left out (definitions 4.1, 4.2).
-    Rows need not sum to 1.
 
     >>> answer = pdtp(np.log([[0.9, 0.1], [0.5, 0.5]]), np.log([[0.6, 0.4], [0.5, 0.5]]), bins=0)
     >>> answer.values.round(4), answer.classes, answer.directions

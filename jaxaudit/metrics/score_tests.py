@@ -1,16 +1,10 @@
 """Tests of use from any number a record, from any kind of model: of the whole query set, and of each of its groups.
 
 If query set and holdout were dealt at random and the target never used the query set, any statistic of the scores and
-the sets has an exact permutation p-value (`score_test`). Its power comes from three steps. Ridge regression, which does
-not look at the sets, takes out what covariates and other models show of difficulty (`residuals`). One statistic weighs
-several scores by what they show of use (`combined`). The larger of two scales counts: ranks find a small change of all
-records (`normal_scores`), numbers a large one of few (`cut_scores`).
-
-Of a group, such as an author: where whole groups were dealt, the rank of its mean among the holdout's is a conformal
-p-value (`among_groups`; Bates et al. 2023; Marandon et al. 2024), where sizes of the two sets do not differ beyond
-chance (`sizes_apart`). Where records were dealt, its records in both sets are exchangeable, whatever was used of other
-groups (`within_group`). Without either, `drift_test` asks which means drift further from those of models without the
-query set than such models drift apart. Of all records, the first `size` are of the query set.
+the sets has an exact permutation p-value (`score_test`). Its power comes from what is blind to the sets (`residuals`),
+from weights by what shows use (`combined`), and from two scales: ranks find a small change of all records
+(`normal_scores`), numbers a large one of few (`cut_scores`). Of a group: `among_groups` where whole groups were dealt,
+`within_group` where records were, `drift_test` without either. The first `size` records are of the query set.
 """
 
 from itertools import combinations
@@ -265,11 +259,7 @@ def _at(parabola: tuple[float, float, float], share: float) -> float:
 
 
 def _freedom(variances: tuple[float, ...], free: tuple[int, ...]) -> float:
-    """Degrees of freedom of a sum of estimated variances: their harmonic mean, weighed by the variances.
-
-    Satterthwaite's (1946) are more: with two models of each kind, 13% to 20% of intervals at 95% missed the share in
-    the worst worlds, 7% by these.
-    """
+    """Harmonic mean, weighed by variance: at worst 7% of 95% intervals missed, by Satterthwaite (1946) up to 20%."""
     parts = [(max(value, 0.0), count) for value, count in zip(variances, free, strict=True) if count > 0]
     below = sum(value / count for value, count in parts)
     return sum(value for value, _ in parts) / below if below > 0 else float(free[0])
@@ -379,8 +369,7 @@ def beyond_groups(scores: Numbers, groups: Integers, size: int) -> Float[np.ndar
 
 def counted_deals(query: int, holdout: int, permutations: int) -> float:
     """How many deals of so many records of a group its test can surely tell apart: 1 / this is the p-value of the best.
-    Where
-    random deals stand for all, half of all: they draw the observed one again.
+    Where random deals stand for all, half of all: they draw the observed one again.
 
     >>> counted_deals(3, 3, 1999), counted_deals(8, 8, 199_999), counted_deals(1000, 1000, 1999)
     (20.0, 6435.0, 2000.0)

@@ -2,9 +2,8 @@
 
 Carlini et al. (2022), "Membership inference attacks from first principles", compare the log-odds that a model gives a
 record's own class with those of shadow models with and without the record in training (`Profile`). Here a logistic
-regression over all shadow models and records turns the comparison into a probability. A score without a unit is first
-brought to one scale (`RankScale`), which depends on no membership and no set. Log-likelihoods keep their nats, which
-RMIA compares.
+regression over shadow models and records makes it a probability. A score without a unit is first brought to one scale
+(`RankScale`), which depends on no membership and no set. Log-likelihoods keep their nats, which RMIA compares.
 """
 
 from collections.abc import Iterable, Iterator

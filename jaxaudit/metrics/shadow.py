@@ -1,17 +1,10 @@
 """Was the query set used? A comparison with shadow models, without a holdout; and whether a target behaves like them.
 
 Shadow models are trained on calibration data with none, a part and all of the query set, and are assumed to have the
-target's network, recipe and source of other data. Network, length of training and other data move a target's outputs on
-all records that it did not use. Its outputs on the calibration set, if it used none of it, show by how much: the
-statistic is then a difference in differences of used shares. With out, in and v a record's means and variance, the gap
-in - out, and the weight w = gap / v, outputs x have the used share sum w (x - out) / sum w gap (`linear_share`): linear
-in the outputs, 0 on average for models that were not trained on the records and 1 for those that were trained on all.
-That training on *other* records of the query set's provider looks like use, neither way can show. Prefer a holdout.
-
-What a target's outputs on records that it did not use show says nothing of how much it remembers; but if it does not
-behave like the shadow models, or if known non-members look used, use may stay hidden. A model that was made worse on
-all records tells query set and holdout no longer apart, and may still hold what it learned (Lynch et al. 2024, arXiv
-2402.16835).
+target's network, recipe and source of other data. Other data, network or length of training move a target's outputs on
+all records that it did not use: its outputs on the calibration set, if it used none of it, show by how much. They say
+nothing of how much it remembers: a model made worse on all records may still hold what it learned (Lynch et al. 2024,
+arXiv 2402.16835). Training on *other* records of the query set's provider looks like use. Prefer a holdout.
 """
 
 from typing import NamedTuple
@@ -255,6 +248,9 @@ Records = Mask
 def linear_share(outputs: Numbers, shadows: Profile, records: Records) -> float:
     """The used share of the records selected by `records`, not cut to [0, 1]; 0 if shadow models remember none of them.
 
+    sum w (x - out) / sum w gap, with out, in and v a record's means and variance, gap = in - out and w = gap / v: on
+    average 0 for models that were not trained on the records, and 1 for those trained on all.
+
     >>> flat = np.ones(4)
     >>> shadows = Profile(0 * flat, 2 * flat, flat, flat, flat)
     >>> linear_share(np.array([2.0, 2.0, 0.0, 0.0]), shadows, np.ones(4, bool))
@@ -341,18 +337,17 @@ def shadow_test(
 
     A target with other data than the shadow models deviates more than they do, so its distance is divided first:
 
-    - By the query set alone: shadow models that share calibration data differ less from one another than from a target
-      with its own data. If each was trained on a random `share` of the calibration set, the variance between models is
-      too small by a factor of up to (1 + share) / (1 - share) (as in the delete-d jackknife). The verdict is
-      `inconclusive` if no mixture of shadow models reproduces the target's outputs (`mixture_likeness`).
+    - By the query set alone: shadow models share calibration data. If each was trained on a random `share` of the
+      calibration set, the variance between models is too small by a factor of up to (1 + share) / (1 - share) (as in
+      the delete-d jackknife). `inconclusive` if no mixture of shadow models reproduces the target's outputs
+      (`mixture_likeness`).
     - By both sets, by the scatter: the root mean square deviation of the target's outputs on the calibration set,
       divided by the median of the shadow models', at least 1. The verdict is never `forgotten` if the calibration set
       looks used (`calibration_used`): use of both sets shows no difference.
 
     Args:
         target, shadows: log-odds of each record's own class (`log_odds`), of the target and of the shadow models.
-        membership: the shadow models' membership masks: none, a part, or all of the query set, and a random share of
-            the calibration set.
+        membership: of the shadow models: none, a part or all of the query set, a random share of the calibration set.
         queried: the number of query records, which come first; None: all are.
         unseen: which records the target is known not to have used; None: all of the calibration set.
         level, stated, recipe: as for `holdout_test`.

@@ -1,9 +1,7 @@
-"""The result of all tests of use: the used fraction of a query set with its limits (`Effect`), and the verdict
-(`Usage`).
+"""The result of all tests of use: the used fraction of a query set, its limits (`Effect`), the verdict (`Usage`).
 
-Outputs on a query set and a holdout alone cannot distinguish "not used" from "used and not remembered". So a fraction,
-a limit and `forgotten` require knowledge of how much the target remembers: from known members, or from shadow models of
-its own recipe.
+Outputs on a query set and a holdout alone cannot tell "not used" from "used and not remembered". So a fraction, a limit
+and `forgotten` require knowledge of how much the target remembers: from known members, or shadow models of its recipe.
 """
 
 import math
@@ -75,13 +73,11 @@ def accepted_shares(
 def detectable_fraction(effect: Effect) -> float | None:
     """The minimum detectable fraction: the smallest that is detected with 95% probability; None if even 1 is not.
 
-    The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of `Effect`
-    and `limits_of`, with t the quantile of `POWER`. The effect is taken as proportional to f, whatever `partly` is.
+    The smallest f with f d - critical >= t sqrt(variance + f^2 (v + var(full) / M)), in the notation of `Effect` and
+    `limits_of`, with t the quantile of `POWER`. The effect is taken as proportional to f, whatever `partly` is.
 
     >>> round(detectable_fraction(Effect(0.0, 0.01, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 0.16)), 3)
     0.411
-    >>> detectable_fraction(Effect(0.0, 1.0, np.array([0.9, 1.0, 1.1, 1.0]), 0.0, 1.6)) is None
-    True
     """
     mean, spread = float(np.mean(effect.full)), _spread(effect)
     quantile = float(special.stdtrit(len(effect.full) - 1, POWER))
@@ -183,8 +179,6 @@ def limits_of(effect: Effect, level: float = LEVEL) -> Limits:
     >>> effect = Effect(difference=0.5, variance=0.01, full=np.array([0.9, 1.0, 1.1, 1.0]), noise=0.0, critical=0.16)
     >>> [round(number, 2) for number in limits_of(effect)[:4]]
     [0.5, 0.18, 0.91, 0.79]
-    >>> [round(number, 2) for number in limits_of(effect._replace(partly=(0.5, 0.8)))[:3]]
-    [0.31, 0.11, 0.79]
     """
     mean, detectable = float(np.mean(effect.full)), detectable_fraction(effect)
     if not mean > 0:
@@ -276,8 +270,7 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
 
     Attributes:
         p_never: p-value of "the target never used the query set"; a small value is evidence of use.
-        p_fully: p-value of "the target used all of the query set"; a small value is evidence against that. None if no
-            model shows what full use looks like.
+        p_fully: p-value of "the target used all of the query set"; None if no model shows what full use looks like.
         fraction: estimate of the used fraction; below 0 if the query set looks less used than the holdout, above 1 if
             more than records that were used. NaN if not available, or not to be shown (`used_share`).
         fraction_low, fraction_high: its interval; 0 and 1 if the data do not determine it.
@@ -287,9 +280,8 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
         p_never_adjusted: `p_never`, adjusted for all targets of the audit (`holm`); None for a single target.
         question: what `fraction` means. `used`: the share that was used. `left`: how much memory of the query set is
             left, as a share of the memory of known members.
-        doubts: reasons why the fraction may be wrong; they rule out `forgotten`. In a result empty, like the next two.
-        unsettled: reasons why the upper limit is too large for `forgotten`.
-        invalid: reasons why `p_never` itself may be wrong.
+        doubts: why the fraction may be wrong; they rule out `forgotten`. In a result empty, like the next two.
+        unsettled: why the upper limit is too large for `forgotten`. `invalid`: why `p_never` itself may be wrong.
         numbers: further numbers of a test of your own, by name.
     """
 
@@ -330,9 +322,9 @@ def used_share(usage: Usage) -> Share | None:
     It is unknown if there is no estimate, if the interval is 0% to 100% in whole percent, or if the test rejects the
     estimate in whole percent: 0% although `p_never` is at most 5%, or 100% although `p_fully` is.
 
-    >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 1.0, 0.0, 1.0, None, (), 1.0, None, "guessed", "used")
-    >>> used_share(usage) is None, used_share(replace(usage, fraction=0.2, fraction_high=0.5))
-    (True, Share(value=0.2, low=0.0, high=0.5))
+    >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 0.2, 0.0, 0.5, None, (), 1.0, None, "guessed", "used")
+    >>> used_share(usage), used_share(replace(usage, fraction_high=1.0))
+    (Share(value=0.2, low=0.0, high=0.5), None)
     """
     share = Share(usage.fraction, usage.fraction_low, usage.fraction_high)
     if not np.isfinite(share).all():

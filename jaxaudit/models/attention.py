@@ -32,8 +32,7 @@ class GPT(nnx.Module):
     the blocks are named `block 1`, `block 2` and so on (`hidden_states`).
 
     Args:
-        input_shape: the length of a record, in tokens.
-        classes: the number of tokens that there are.
+        input_shape, classes: the length of a record, in tokens, and the number of tokens that there are.
         width: numbers per position; a multiple of the heads.
         positions: the most tokens of a record; by default the length.
         tied: whether the vectors of tokens are also the kernel of the output, as in GPT-2. A kernel of its own learns

@@ -1,7 +1,4 @@
-"""Converts a Flax or PyTorch module to two pure functions; all arrays but the parameters are explicit state.
-
-A factory is called by the names of its parameters. Collections of a Linen module other than `params` are state.
-"""
+"""Converts a Flax or PyTorch module to two pure functions; all arrays but the parameters are explicit state."""
 
 import inspect
 from collections.abc import Callable
@@ -38,13 +35,11 @@ def pure_module(
 ) -> PureModule:
     """The pure functions of the module that `factory(input_shape, classes, rngs=...)` builds.
 
-    An NNX module is split once (`nnx.split`); after that, `init` and `apply` use only pytrees, so they can be jitted,
-    vmapped and differentiated like any function of arrays. A Linen module may be built by the factory, or given in its
-    place. A PyTorch module is built by its class or the factory.
+    `init` and `apply` can be jitted, vmapped and differentiated. A Linen module may be built by the factory, or given
+    in its place. A PyTorch module is built by its class or the factory.
 
     Args:
         factory: see `ModuleFactory`.
-        classes: the number of the network's outputs.
         fields: the arrays of a record, if it consists of several (`Records.inputs`): the module gets them by name, as
             `module(input_ids=..., attention_mask=...)`. For NNX and PyTorch only.
         of_tokens: whether a record is a sequence of tokens, `int32[length]`, and the logits are `[n, length, classes]`,
@@ -196,9 +191,7 @@ FORMS = (
 
 
 class FactoryCall(NamedTuple):
-    """A call of a factory: its arguments, by name, but random numbers; whether it takes these, so that models may start
-    from different weights; and the call as text.
-    """
+    """A call of a factory: its arguments by name; whether it takes random numbers; and the call as text."""
 
     keywords: dict[str, Any]
     seeded: bool

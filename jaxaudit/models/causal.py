@@ -33,8 +33,7 @@ from jaxaudit.models.torch_module import AGREE, torchax_of, translated
 
 class Causal(NamedTuple):
     """A causal language model in JAX: its parameters in float32, each once; its other tensors; and `apply(tensors,
-    tokens, key)`, with both by name, tokens `[n, length]` and the key of dropout that was added: the logits of the next
-    tokens.
+    tokens, key)`, with both by name and the key of added dropout: the logits of the next tokens.
     """
 
     model: LanguageModel
@@ -93,8 +92,7 @@ class Adapters:
     model starts from the outputs of the base model. Dropout within the base model is off.
 
     Attributes:
-        folder: of the base model and its tokenizer, as `save_pretrained` writes them.
-        rank: r, the rows of A.
+        folder: of the base model and its tokenizer, as `save_pretrained` writes them. `rank`: r, the rows of A.
         alpha: the scale of an adapter times r.
         dropout: the share of the inputs of A that is dropped in training.
         layers: the linear layers that are adapted, each by its name or the end of its name after a dot, such as
@@ -133,8 +131,7 @@ class Adapters:
         def apply(base: Any, params: Any, state: Any, tokens: Array, training: bool) -> tuple[Array, Any]:
             dropout_key, after = jax.random.split(state) if training and self.dropout else (None, state)
             precision = next(iter(params.values())).dtype
-            # With adapters in bfloat16 the frozen products are, too; other tensors, such as frequencies of positions,
-            # keep their precision.
+            # With adapters in bfloat16 the frozen products are, too; other tensors keep their precision.
             frozen, rest = base
             frozen = {name: array.astype(precision) for name, array in frozen.items()}
             return model.apply({**frozen, **rest, **params}, tokens, dropout_key), after
@@ -168,9 +165,7 @@ class Adapters:
 
 
 def write_adapter(folder: Path, adapters: Adapters, params: Mapping[str, Array | np.ndarray]) -> None:
-    """Writes trained adapters, `params` of one model without a models axis, into a new folder, as `peft` saves and
-    reads them.
-    """
+    """Writes adapters, `params` of one model without a models axis, into a new folder, as `peft` saves them."""
     arrays = {f"{PREFIX}{name}": np.asarray(array, np.float32) for name, array in params.items()}
     layers = sorted({name.removesuffix(A) for name in params if name.endswith(A)})
     described = {
@@ -212,8 +207,7 @@ MOST_TOKENS, MOST_LOGITS, MOST_AT_ONCE = 2**13, 2**27, 2**25
 def token_scores(
     model: LanguageModel, records: Sequence[Encoded], progress: Callable[[int], object] = lambda tokens: None
 ) -> dict[str, Float[np.ndarray, " records"]]:
-    """The scores of records, each lower for what the model is more likely to have been trained on; NaN without a scored
-    token.
+    """The scores of records, each lower for what was more likely trained on; NaN without a scored token.
 
     With log p(t), the log-probability of token t given those before it:
 

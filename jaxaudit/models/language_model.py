@@ -1,10 +1,9 @@
 """Causal language models of `transformers` from a folder on disk: no download, no foreign code, safetensors only.
 
-A low-rank adapter, as `peft` writes it, is merged with them: W + s B A are the weights of the adapted layer; s is
-alpha / r (see `causal.py`), and alpha / sqrt(r) in rank-stabilised LoRA (Kalajdzievski 2023, arXiv 2312.03732). What is
-more than that, such as the magnitudes of DoRA, layers with a rank of their own or trained whole, or a start that
-changed W, is refused: without it the model would be another one. `target_modules` is not read, since the file has a
-pair of matrices for each layer."""
+A low-rank adapter, as `peft` writes it, is merged with them: W + s B A are the weights of the adapted layer; s is alpha
+/ r (see `causal.py`), and alpha / sqrt(r) in rank-stabilised LoRA (Kalajdzievski 2023, arXiv 2312.03732). What is more
+than that, such as the magnitudes of DoRA, layers with a rank of their own or trained whole, or a start that changed W,
+is refused: without it the model would be another one. The file says which layers have a pair of matrices."""
 
 import hashlib
 import re
@@ -76,8 +75,7 @@ class LanguageModel:
     Attributes:
         positions: the largest number of tokens that a record may have; None if the configuration states no limit.
         precision: the number format of weights and activations, one of `PRECISIONS`.
-        vocabulary: the number of different tokens that the model knows.
-        chat_template: of the tokenizer, in Jinja's language.
+        chat_template: of the tokenizer, in Jinja's language. `vocabulary`: the number of different tokens.
         notes: sentences on settings of the tokenizer that were turned off here, such as random cuts used in training.
     """
 
@@ -147,9 +145,8 @@ class LanguageModel:
         as one text.
 
         Only the tokens of the answer are scored, and never the first token of a record. A text without a prompt has the
-        empty string as its prompt. Special tokens that the tokenizer puts behind the answer count as tokens of the
-        answer. A record with a prompt ends in the token for the end of text, if the tokenizer has one, as models are
-        tuned on answers. No record is shortened to `positions`.
+        empty string as its prompt. Special tokens behind the answer count as the answer's. A record with a prompt ends
+        in the token for the end of text, if the tokenizer has one. No record is shortened to `positions`.
 
         Args:
             start: which token is the first of the answer, one of `STARTS`. `characters`: the first token that contains

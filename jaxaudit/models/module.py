@@ -74,14 +74,11 @@ class PureModule(NamedTuple):
         batch_coupled: whether in training one record's output depends on the other records of its batch, as with batch
             normalisation; a record of weight zero must then not be in the batch.
         draws: whether the module draws random numbers in training.
-        seeded: whether the initial parameters depend on the key. They do not for an NNX module whose factory takes no
-            `rngs`: every model then starts from the same weights.
-        arguments: the arguments of `made_by`, `pure_module`, from which another process makes it again: its functions
-            cannot be pickled.
+        seeded: whether the initial parameters depend on the key: not if the factory of an NNX module takes no `rngs`.
+        arguments: of `made_by`, `pure_module`, for another process: its functions cannot be pickled.
         shared: the arrays that all models share. `apply` has them as constants, which a program that is compiled
             copies; of `having(arrays)` they are arguments.
-        causal: whether, of records of tokens, the output at a position is of the tokens up to there alone, however long
-            the record is. Then a record may be cut off behind its last token that counts.
+        causal: whether the output at a position is of the tokens up to there alone, however long the record is.
         head: of a network of tokens, if known.
     """
 
@@ -123,8 +120,7 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
     """A function from parameters and records to the activations of this name, in evaluation mode.
 
     A network offers an activation by naming it, `hidden = checkpoint_name(hidden, "block 1")`, which changes nothing
-    that it computes. The function computes what the activation needs and nothing behind it; it can be jitted, vmapped
-    and differentiated.
+    that it computes. The function computes nothing behind it; it can be jitted, vmapped and differentiated.
 
     Args:
         net: a network of tokens, without running statistics, such as `LanguageModelLearner.net`.

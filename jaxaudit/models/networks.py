@@ -119,9 +119,8 @@ class SmallCNN(nnx.Module):
 class LiuCNN(nnx.Module):
     """Convolution 32@7x7 (stride 1, padding 3), batch normalisation, ReLU, max-pool 2; dense 1024, ReLU; dense.
 
-    Liu & Tsaftaris (2020), section 4.1, for images `[h, w, channels]` (28x28x1 there, 6.4M parameters). The order
-    within the block is not the paper's, which gives none. `dropout` is the share of the dense layer's units that is
-    dropped.
+    Liu & Tsaftaris (2020), section 4.1, for images `[h, w, channels]` (28x28x1 there, 6.4M parameters). The paper gives
+    no order within the block. `dropout` is the share of the dense layer's units that is dropped.
     """
 
     def __init__(self, input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs, dropout: float = 0.0) -> None:
@@ -147,15 +146,13 @@ class ResNet(nnx.Module):
 
     A 3x3 convolution, then three stages of n blocks with `width`, twice and four times as many channels, of which the
     second and third halve height and width; the mean over the image; a dense layer. A block is two 3x3 convolutions,
-    each with normalisation, and a shortcut; where the shape changes, the shortcut is a 1x1 convolution with
-    normalisation.
+    each with normalisation, and a shortcut: where the shape changes, a 1x1 convolution with normalisation.
 
     Args:
         depth: number of layers, 6 n + 2: 8, 14, 20, ...
         width: channels of the first stage.
         norm: `group` or `batch`. The default is group normalisation (Wu & He 2018): records of a batch do not affect
-            one another, so a left-out record has no effect and many models train fast together. Batch normalisation is
-            more common in practice.
+            one another, so a left-out record has no effect and many models train fast together.
         dropout: share of the last features that is dropped.
     """
 
@@ -208,8 +205,7 @@ class WideResNet(nnx.Module):
     """A wide residual network, WRN-`depth`-`widen` of Zagoruyko & Komodakis (2016).
 
     A 3x3 convolution to 16 channels, three stages of n blocks with 16, 32 and 64 times `widen` channels, normalisation
-    and ReLU, the mean over the image, a dense layer. A block normalises before each of its two convolutions, with
-    dropout between them.
+    and ReLU, the mean over the image, a dense layer. A block normalises before each of its two convolutions.
 
     Args:
         depth: number of layers, 6 n + 4: 10, 16, 22, 28, ...

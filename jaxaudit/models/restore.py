@@ -48,7 +48,6 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     Arrays that PyTorch does not save are taken from the module. Arrays of another float type are converted.
 
     Args:
-        weights: arrays by name; see `jaxaudit.data.weights.read_weights`.
         source, model: the names of the weights and of the module in messages.
     """
     params, state = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 1))

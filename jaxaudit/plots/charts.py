@@ -129,9 +129,7 @@ WANTED = 0.95
 
 
 def draw_probabilities(axes: "Axes", sizes: Sequence[Any], wanted_fraction: float) -> None:
-    """Draws a line for each `Size` of a `PowerResult`: used fraction across, on a logarithmic axis, and the probability
-    of detection up.
-    """
+    """Draws a line for each `Size`: used fraction across, on a logarithmic axis, probability of detection up."""
     ticks = [chance.fraction for chance in sizes[0].chances]
     for place, size in enumerate(sizes):
         of_line = {"linewidth": 2.6, "markersize": 6} if size.given else {"linewidth": 1.4, "markersize": 4.5}
@@ -182,8 +180,7 @@ LEAST = 1e-5
 
 
 def draw_accuracies(axes: "Axes", records: Sequence[Any], attacks: Sequence[str]) -> None:
-    """Draws a mark for each attack, by its name, and each of the `records`, `AttackedRecord`s: its PDTP across (nats),
-    accuracy of the attack up.
+    """Draws a mark for each attack and `AttackedRecord`: its PDTP across (nats), accuracy of the attack up.
 
     Lines mark the accuracy of guessing, 0.5, and a PDTP of 1 nat. Infinite PDTP is drawn at the right end.
     """
@@ -202,8 +199,7 @@ def draw_accuracies(axes: "Axes", records: Sequence[Any], attacks: Sequence[str]
 
 
 def draw_curves(axes: "Axes", curves: Mapping[str, Any]) -> None:
-    """Draws ROC curves, each a `Curve` by its name: false positive rate across, true positive rate up, both on
-    logarithmic axes from 1e-5.
+    """Draws ROC curves by name: false positive rate across, true positive rate up, on logarithmic axes from 1e-5.
 
     The first curve has its confidence band. A line shows guessing.
     """

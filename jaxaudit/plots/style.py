@@ -180,9 +180,7 @@ _PLAIN = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
 def with_default_style(draw: Callable[[], Drawn], key: str = "") -> Drawn:
-    """Returns `draw()`, called with Matplotlib's default style in place of the user's settings; identifiers in SVG are
-    hashes with the `key`.
-    """
+    """Returns `draw()` with Matplotlib's default style, not the user's; identifiers in SVG are hashes with `key`."""
     import matplotlib
     import matplotlib.style
 

@@ -87,9 +87,7 @@ def _layers_side_by_side(result: EfficacyResult) -> PageTable:
 
 
 def _records(result: EfficacyResult) -> tuple[PageTable, ...]:
-    """The records with the smallest gradients, which the judged weights fit best, with a column for each set of
-    weights.
-    """
+    """The records that the judged weights fit best (smallest gradients), with a column for each set of weights."""
     judged, heads = result.models[0].name, _columns(result.models)
     columns: dict[str, Column] = {"record": ("index", str)}
     if any(record.class_name for record in result.records):

@@ -88,11 +88,7 @@ def repeat(provenance: Provenance) -> Repeat:
 
 
 def _pieces(words: Sequence[str]) -> list[str]:
-    """The command as text, in pieces of an option with its value.
-
-    >>> _pieces(["jaxaudit", "ks", "--query", "my data.npz", "--json"])
-    ['jaxaudit ks', "--query 'my data.npz'", '--json']
-    """
+    """The command as text, in pieces of an option with its value, such as `--query 'my data.npz'`."""
     pieces: list[list[str]] = []
     for word in words:
         if word.startswith("--") or not pieces:

@@ -95,9 +95,7 @@ def rates_cells(rates: Sequence[Rates]) -> PageTable:
 
 
 def usage_cells(targets: Sequence[TargetResult], level: float) -> PageTable:
-    """One row for each target and test of use, the deciding one first: p-values, and the used fraction with its limits;
-    in 80 characters.
-    """
+    """A row for each target and test of use, the deciding one first: p-values and the fraction, in 80 characters."""
     tests = [(target, test) for target in targets for test in target.tests]
     rows = [(target, test.details, test) for target, test in tests if isinstance(test.details, Usage)]
     none, full = _p_columns(targets)

@@ -87,9 +87,7 @@ class Picture(NamedTuple):
 
 
 class DrawnShare(NamedTuple):
-    """A share on a line from 0 to 100%, as a card draws it: `estimate` may lie outside [0, 1], its interval and its
-    upper limit may not.
-    """
+    """A share on a line from 0 to 100%, as a card draws it: `estimate` may lie outside [0, 1], its limits may not."""
 
     estimate: float | None
     low: float

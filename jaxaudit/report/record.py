@@ -85,9 +85,7 @@ Result = TypeVar("Result", covariant=True)
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[Result]):
-    """One finished run: its name on a page, the command that made it (`kind`), that command's result, and the arrays
-    stored beside it.
-    """
+    """One finished run: its name on a page, the command that made it (`kind`), its result, and the arrays beside it."""
 
     name: str
     kind: str

@@ -88,9 +88,7 @@ def _table(cells: PageTable) -> tuple[RenderableType, ...]:
 
 
 def _checks(part: RunContent, hint: str) -> list[RenderableType]:
-    """The checks that failed in full (with a hint, those that no verdict rests on are counted); how many passed, or
-    their names.
-    """
+    """Failed checks in full (with a hint, those no verdict rests on as a number); passed ones by number or name."""
     lines: list[RenderableType] = []
     failed = [check for check in part.checks if check.state != "passed"]
     for check in failed:

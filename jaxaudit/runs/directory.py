@@ -4,9 +4,8 @@
     table.txt                 the output of the command
     unfinished/               the work of a run that is not finished
 
-A run shows which records are at risk, so only its owner may read it. The umask decides who may read a report of one
-file, which is made to be shared. What is read has fixed types, and sizes are checked first. Class names may come from
-untrusted data, so tables of records have cells of `as_cell`; `result.json` has names unchanged.
+A run shows which records are at risk, so only its owner may read it; a report of one file is made to be shared. Class
+names may come from untrusted data, so tables of records have cells of `as_cell`.
 """
 
 import json

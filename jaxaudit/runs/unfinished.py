@@ -44,8 +44,7 @@ def hold(directory: Path, subject: str = "") -> BaseFileLock | None:
         refuse_irregular(path.lstat(), path)
     if FileLock is SoftFileLock:
         return None
-    # A marker file would outlive a killed process. The lock file is not removed on release: another process may be
-    # waiting for it.
+    # A marker file would outlive a killed process. The lock file stays on release: another process may wait for it.
     lock = FileLock(path, PATIENCE, 0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
     try:
         lock.acquire(poll_interval=PATIENCE / 10)

@@ -1,8 +1,7 @@
 """Amnesiac unlearning: undoes every update whose minibatch contained a record to forget (Becker & Liebig 2022, eq. 2).
 
 Storing all updates takes the model's size times the number of steps. If the forget set is known before training, one
-sum is enough. With b(t) = 1 if the minibatch of step t contains a record of the set, and b(-1) = 0, summation by parts
-gives
+sum is enough. With b(t) = 1 if step t's minibatch has a record of the set, and b(-1) = 0, summation by parts gives
 
     sum over t < T of b(t) (theta(t+1) - theta(t))  =  b(T-1) theta(T) + sum over t < T of (b(t-1) - b(t)) theta(t)
 """
@@ -46,8 +45,7 @@ def train_and_record(
 
     Graves, Nagisetty & Ganesh (2021). The originals are those that `fit_many` trains with these keys, up to rounding.
     Memory is that of `fit_many`, with one more copy of the parameters in the training state. Updates of parameters are
-    undone; other state (running statistics) is not. `execution` and `summarize`, which gets a `Recorded`, are as for
-    `fit_many`.
+    undone; other state (running statistics) is not. The rest is as for `fit_many`; `summarize` gets a `Recorded`.
 
     Raises:
         InputError: the learner keeps running statistics of minibatches, and what `fit_many` raises.

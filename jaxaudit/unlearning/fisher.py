@@ -3,9 +3,7 @@
 *Fisher forgetting* adds noise to every parameter, less to those that are important for the remaining records. Golatkar,
 Achille & Soatto (2020); Becker & Liebig (2022), equation 4. Three variants are in use, which differ by orders of
 magnitude: `paper`, `golatkar` and `becker_code`. With alpha 3e-6 the median accuracy on the remaining images of the
-paper's MNIST models is .10, .85 and 1.00.
-
-*SSD* shrinks parameters that are important mainly for the forget set (`selective_dampening`).
+paper's MNIST models is .10, .85 and 1.00. *SSD* is `selective_dampening`.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -116,9 +114,7 @@ def becker_code(
     Use this variant only to reproduce the paper's tables. The value is min(sqrt(alpha / F), 0.001). It is ten times
     that for a parameter that is a vector with one number for each class. F is the sum over the `remaining` records,
     those not to be forgotten, of (g + 1e-7)^2, where g is the gradient of the log-probability of class 0, and of the
-    record's class in the paper: the code takes the argmax of a label, which is a single number, so the argmax is always
-    0. (The code also looks for parameters whose last axis has ten entries, which finds the bias of the last layer, not
-    its weights.)
+    record's class in the paper: the code takes the argmax of a label, a single number.
 
     Labels are not used. The larger `alpha`, the more is forgotten.
 

@@ -1,13 +1,10 @@
 """Unlearning by further training: fine-tuning, gradient ascent, both together (NegGrad+), and SCRUB.
 
 Kurmanji, Triantafillou, Hayes & Triantafillou (2023), "Towards unbounded machine unlearning", NeurIPS, section 4. None
-but SCRUB has a stopping rule, whose variant that rewinds needs a validation set and is not implemented: too few steps
-forget nothing, and too many of ascent ruin the model. The network is in evaluation mode: no dropout, no augmentation,
-fixed running statistics. On a CPU, XLA is slow for convolutional networks in these loops.
-
-Methods are jitted and vmapped over forget sets, so no array may have the size of a set. A pass over the forget set or
-the remaining records has as many steps as all records would need; the loop ends after those of the set, and padding has
-weight 0.
+but SCRUB has a stopping rule, which needs a validation set and is not implemented: too few steps forget nothing, and
+too many of ascent ruin the model. The network is in evaluation mode: no dropout, no augmentation, fixed running
+statistics. On a CPU, XLA is slow for convolutions in these loops. Methods are vmapped over forget sets, so no array has
+the size of a set: a pass has as many steps as all records would need, and its loop ends after those of the set.
 """
 
 from collections.abc import Callable

@@ -1,11 +1,9 @@
 """Unlearning of language models by losses of the forget set and of retained records.
 
-With F and R the losses of a record, every step of AdamW minimises
-
-    gamma * mean over a minibatch of the forget set of F  +  alpha * mean over retained records of R
-
-An epoch is a pass over the forget set. The losses of one record are those of `src/trainer/unlearn` of
-`locuslab/open-unlearning` (Dorna et al. 2025), but each record has one weight. A record with a class is one token.
+With F and R a record's losses, every step of AdamW minimises gamma * mean over a minibatch of the forget set of F +
+alpha * mean over retained records of R. An epoch is a pass over the forget set. Losses are those of
+`src/trainer/unlearn` of `locuslab/open-unlearning` (Dorna et al. 2025), but each record has one weight. A record with a
+class is one token.
 """
 
 from collections.abc import Callable

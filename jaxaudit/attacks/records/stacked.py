@@ -66,10 +66,7 @@ class Stacked:
 
 
 def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
-    """The scores with at most `FEW` shadow models: means over leaving out one at a time.
-
-    Weights are fitted to evidence of one model fewer than could attack a target, so the target's evidence has as many.
-    """
+    """Means over leaving out one model at a time, so that a target's evidence is of as many models as the weights'."""
     numbers = np.arange(len(shadowed.models))
     less = [_without(shadowed, one) for one in numbers[:, None]]
     scores = np.zeros(shadowed.attacked[:, 0].shape)

@@ -1,9 +1,8 @@
 """Membership attacks: on models of random halves (`train_splits`), or with the shadow models of a bank.
 
-Both have one result: rates by the thresholds of other models, and sections of their own: the paper's numbers and PDTP
-of targets (`splits`), or how exposed records are (`exposure`). One rule decides (`finding.py`). The area under the ROC
-curve of random halves is of all answers together, with an interval over records, since the two models of a split are
-not independent.
+Both have one result: rates by the thresholds of other models, and a section of their own (`splits`, `exposure`). One
+rule decides (`finding.py`). The area under the ROC curve of random halves is of all answers together, with an interval
+over records, since the two models of a split are not independent.
 """
 
 from collections.abc import Sequence
@@ -49,8 +48,7 @@ def attack(
     """Can an attacker tell which records a model was trained on? This function trains no model.
 
     With models of random halves: how often are attacks on the target records right? See `attack_splits`. With a bank of
-    shadow models: which training records do models of this recipe reveal, and which does each target? See
-    `attack_records`.
+    shadow models: which training records do models of this recipe reveal, and which does each target?
 
     Args:
         models: from `train_splits`; or a bank of shadow models, its directory, or `open_bank(bank, by_view=True)`.
@@ -59,8 +57,7 @@ def attack(
         targets, progress: with a bank only; see `attack_records`.
 
     Returns:
-        The scores, rates and area under the ROC curve of each attack, with intervals. `result` is what
-            `jaxaudit attack` reports, `finding` its verdict.
+        Each attack's scores, rates and area under the ROC curve, with intervals. `finding` is the verdict.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -87,8 +84,7 @@ def attack(
 def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = None) -> AttackAudit:
     """How well do membership attacks work on these models? Long et al. (2017), section 5.4; no model is trained.
 
-    By default all built-in attacks that have the shadow models that they need are made. Intervals over targets have a
-    level of 95%.
+    By default all built-in attacks are made that have their shadow models. Intervals over targets have a level of 95%.
     """
     shadows = models.shadows
     if attacks is None:

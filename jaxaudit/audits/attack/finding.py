@@ -176,9 +176,7 @@ def _by_bank(result: AttackResult, by_default: bool) -> Finding:
 
 
 class _Ratio(NamedTuple):
-    """A true positive rate (`share`) beside its false positive rates, stated (`fpr`) and realised, and how many times
-    the larger of these its lower limit is.
-    """
+    """A rate of true positives (`share`), those of false ones, and how many times the larger its lower limit is."""
 
     fpr: float = 1.0
     realised: float = 1.0

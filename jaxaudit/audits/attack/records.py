@@ -106,16 +106,15 @@ def attack_records(
     whether the file has logits or probabilities. The rates over shadow models do not depend on targets.
 
     Args:
-        shadows: the shadow models, from `open_bank` with `by_view`.
-        targets: models to attack, at thresholds set on the shadow models; without any, these alone are attacked.
+        shadows: from `open_bank` with `by_view`. `targets`: models to attack, at thresholds set on the shadow models;
+            without any, these alone are attacked.
         attacks: the deciding attack first; the others do not affect the verdict. By default all that the bank has
             enough models for, `stacked` first (of a bank of scores without those that compare probabilities, such as
             RMIA). Only the default deciding attack can give the verdict `no better than guessing`.
         progress: called after each attack.
 
     Raises:
-        InputError: the bank has too few models for an attack named in `attacks`; a target's outputs do not fit; or a
-            mask has a part of a group.
+        InputError: the bank has too few models for a named attack, outputs do not fit, or a mask has a part of a group.
     """
     candidates = RECORD_ATTACKS if attacks is None else tuple(attacks)
     check_distinct(attacks=[attack.name for attack in candidates])

@@ -54,8 +54,8 @@ class Riskiest(StrictStruct, frozen=True):
     """An exposed record, or group of records.
 
     Attributes:
-        id: the caller's own name of it, if the bank keeps these; of a group, that of its first record.
-        set, place: its set in the bank, and its index within that set, from 0; of a group, that of its first record.
+        id: the caller's own name of it, if the bank keeps these. `set`, `place`: its set in the bank, and its index
+            within that set, from 0. Of a group, all three are those of its first record.
         records: the number of its records.
         label: its class; empty if the records of a group have several.
         named, named_low, named_high: the share of the models trained on it in which it is called a member, with an
@@ -81,8 +81,7 @@ class Exposure(StrictStruct, frozen=True):
     """How exposed records are to the deciding attack, over the models of a bank.
 
     Attributes:
-        at_fpr: the false positive rate at which records are named; NaN if no rate can be measured, or no threshold
-            holds.
+        at_fpr: the false positive rate at which records are named; NaN if none can be measured, or no threshold holds.
         surely_named: number of records named more often than chance explains, corrected for the number of records.
         exposed: the share of judged records that are named in half or more of the models trained on them.
         judged: number of records for which that share is known.
@@ -174,15 +173,11 @@ class AttackResult(StrictStruct, frozen=True, kw_only=True):
 
     Attributes:
         finding: the verdict over models of this recipe.
-        decided_by: the attack that the verdict is about: with a bank the first, on random halves the one that does
-            best.
-        models: number of attacked models.
+        decided_by: the attack of the verdict: with a bank the first, on random halves the one that does best.
+        models, records, views: numbers of attacked models and records, and of augmented queries of each record.
         references: the least number of shadow models that attack one model of a bank.
-        records: number of attacked records.
-        groups: number of attacked groups, where a bank deals whole groups: each is attacked as one, and what is said of
-            records holds for groups.
+        groups: number of attacked groups, where a bank deals these; what is said of records then holds for groups.
         records_of_a_group: the smallest and the largest number.
-        views: number of augmented queries of each record.
         left_out: names of the attacks that the bank has too few models for.
         exposure: with a bank. `splits`: on random halves.
         published: with a bank whose models give some of its records away, what publishing less would change.

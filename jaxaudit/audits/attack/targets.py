@@ -309,12 +309,11 @@ def find_target(
     relative: bool,
 ) -> Finding:
     """The verdict of the deciding attack over one target: `gives some away` if more of its `records` scored records are
-    called members than chance explains, `gives records away` if `RIGHT_CALLS` more are for each
-    that chance explains; else `inconclusive`: the target may have used none, or the attack may be too weak.
+    called members than chance explains, `gives records away` if `RIGHT_CALLS` more are for each that chance explains;
+    else `inconclusive`: the target may have used none, or the attack may be too weak.
 
     Also `inconclusive`: no threshold can be set (`called_members` is None), the target is unlike the shadow models
-    (`alikeness`), or the attack is `relative`: it compares a record with the target's others. `rates` are of the shadow
-    models.
+    (`alikeness`), or the attack is `relative`: it compares a record with others. `rates` are the shadow models'.
     """
     attack, checks = result.decided_by, in_order((_like(alikeness), *checks_of_bank(result, rates)))
     caveats = (

@@ -38,9 +38,7 @@ shadow models of different targets less independent."""
 
 
 class Drawn(NamedTuple):
-    """The attacked records, in ascending order, and the attacked models' training sets: rows 2 i and 2 i + 1 are the
-    halves of iteration i.
-    """
+    """The attacked records, ascending, and models' training sets: rows 2 i and 2 i + 1 are halves of iteration i."""
 
     targets: Int[np.ndarray, " targets"]
     membership: Bool[np.ndarray, "models candidates"]
@@ -75,7 +73,7 @@ def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int)
 
 def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.ndarray, " group"]]:
     """The targets in groups of equal length, whose shadow sets of `size` records are drawn together; the last group is
-    padded with its last target. Groups are small enough for the pool order: see `learners.batch_order`.
+    padded with its last target. Groups are small enough for the pool order: see `takes_pool_order`.
     """
     most = max(1, min(MOST_TOGETHER, int((size - 1) / POOL_ORDER_SHARE) - size))
     count = -(-len(targets) // most)
@@ -160,24 +158,19 @@ def train_splits(
     knows D, A and the size of the training set, but not its members.
 
     - *Targets* are drawn once and attacked in every iteration, 2 `iterations` times each. The text draws them within an
-      iteration, but counts 200 attacks on a record, and its p-values are those of correlations over 100 records (r =
-      0.4864 and p = 2.89e-7 go together at 100 and at no other number, as do the others of table 1).
-    - *Shadow models* are trained once ("for each target record t, we sample 5 datasets and train 10 shadow
-      classifiers"): the attacker does not know the split, so a new draw could not use it.
+      iteration, but counts 200 attacks on a record, and its p-values are those of correlations over 100 records.
+    - *Shadow models* are trained once: the attacker does not know the split, so a new draw could not use it.
 
     The shadow sets of up to 20 targets are drawn together (`with_and_without`): for each target they are as in the
     paper, but targets share some. PDTP of a target is measured in the half that contains it, with the attacked model's
     own key, and averaged over iterations. The inputs of the untargeted attack are divided by their largest absolute
-    value among the candidates. Outputs are rounded into 100 equal bins before any use, as the classifier publishes
-    them.
+    value among the candidates. Outputs are rounded into 100 equal bins before any use.
 
     Args:
         examples: the candidate set D, an even number of records; the paper has 2,000.
         learner: A, the model and training recipe of the attacked models, known to the attacker.
-        iterations: random splits, 100 in the paper.
-        targets: records to attack, 100 in the paper.
-        shadow_pairs: pairs of shadow models per target, with and without it, for attacks that learn from pairs; 0 for
-            none.
+        iterations: random splits. `targets`: records to attack. The paper has 100 of both.
+        shadow_pairs: pairs of shadow models per target, with and without it, for attacks that learn from pairs, or 0.
         pooled_shadows: shadow models of random halves, for attacks that learn from all candidates; 0 for none.
         measured: the number of (first) iterations in which PDTP is measured.
         execution: see `Execution`; a stopped call is resumed as by `fit_many`.
@@ -261,9 +254,7 @@ def _pair_outputs(
     shadows: int,
     execution: Execution,
 ) -> PairedShadows:
-    """Outputs on each target of `shadows` pairs of models of `size` records that differ only by the target: a pair has
-    one key, and the same minibatches except for the target (common random numbers).
-    """
+    """Outputs on each target of pairs of models of `size` records, of one key, that differ only by the target."""
     parts = []
     groups = groups_of(targets, size)
     executions = iter(execution.split(*[1.0] * (shadows * len(groups))))

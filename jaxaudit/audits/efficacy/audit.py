@@ -61,21 +61,19 @@ def measure_efficacy(
     """How much do weights still reveal about `examples`, beside other weights? Becker & Liebig (2022), eqs. 6 to 8.
 
     Information is the trace of the empirical Fisher information: the mean squared norm of the gradients of log
-    p(label). Efficacy is its inverse, large where weights fit the records. No model is trained, and there is no
-    verdict: the numbers must be compared with those of references, such as the untrained network and one retrained
-    without the records. The network is in evaluation mode: dropout is off, batch normalisation uses its running
-    statistics.
+    p(label). Efficacy is its inverse, large where weights fit the records. There is no verdict: the numbers must be
+    compared with those of references, such as the untrained network and one retrained without the records. The network
+    is in evaluation mode: dropout is off, batch normalisation uses its running statistics.
 
     Args:
-        examples: the records, in the form that the network needs; labels are output indices, from 0. `Records` are
-            read a few at a time and need not fit into memory.
+        examples: the records, in the form that the network needs; labels are output indices, from 0. `Records` are read
+            a few at a time and need not fit into memory.
         references: weights to compare with; names must differ.
         chunk: records per step; by default as many as fit into moderate memory.
         notes: limitations of the input, in sentences, which become part of the finding.
 
     Returns:
-        Efficacy, its bound and the information, in squared nats per squared unit of parameter, for all weights, by
-            layer and by record.
+        Efficacy, bound and information, in squared nats per squared unit of parameter, in all, by layer and by record.
 
     Raises:
         InputError: a label is no output of the network, gradients are not finite, outputs are probabilities, or a
@@ -239,8 +237,7 @@ def measure_sequence_efficacy(
 
     As `measure_efficacy`, with a log-likelihood of your own. A record's own tokens are its labels, so its gradient is
     that of the sum of their log-probabilities, each token given those before it, and no mean over its tokens. The
-    accuracy is None, and the mean log-probability is that of whole records. The names of layers end at the last `/` of
-    those of parameters.
+    accuracy is None, and the mean log-probability is that of whole records. A layer's name ends at the last `/`.
 
     Args:
         log_likelihood: `(params, tokens) -> [n]`, in nats, such as `SequenceLikelihood().log_prob(logits, tokens)`. A
@@ -251,12 +248,10 @@ def measure_sequence_efficacy(
         framework: what the model is written in.
 
     Raises:
-        InputError: weights differ in their parameters, gradients are not finite, or records depend on others of their
-            batch.
+        InputError: weights differ in their parameters, gradients are not finite, or records depend on one another.
 
     >>> def log_likelihood(params, tokens):
-    ...     logits = jnp.broadcast_to(params["bias"], (*tokens.shape, 2))
-    ...     return SEQUENCE.log_prob(logits, tokens)
+    ...     return SEQUENCE.log_prob(jnp.broadcast_to(params["bias"], (*tokens.shape, 2)), tokens)
     >>> uniform = NamedWeights("uniform", {"bias": jnp.zeros(2)}, None)
     >>> found = measure_sequence_efficacy(log_likelihood, uniform, np.array([[0, 1, 1], [0, 1, -1]]))
     >>> found.measured[0].per_example.tolist()

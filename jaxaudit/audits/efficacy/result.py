@@ -90,9 +90,7 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, eq=False)
 class EfficacyAudit:
-    """The result of the `efficacy` audit, and the measurements of each record by the judged weights, then the
-    references.
-    """
+    """The result of the `efficacy` audit, and each record's measurements by the judged weights, then references."""
 
     result: EfficacyResult
     measured: tuple[EfficacyByLayer, ...]

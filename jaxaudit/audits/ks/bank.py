@@ -71,7 +71,6 @@ def plan_bank(
         query, holdout, calibration: numbers of records.
         groups: of each query and holdout record, if groups are kept whole; without a holdout, with `coins` alone.
         dropped: records that no model is trained on.
-        coins: whether inclusion is independent.
 
     >>> plan = plan_bank(jax.random.key(7), 3, 4, holdout=4, calibration=6)
     >>> plan.membership[:, :8].sum(axis=1), plan.membership[:, 8:].sum(axis=1)

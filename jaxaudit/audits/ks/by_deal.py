@@ -32,8 +32,7 @@ TARGET = "target"
 
 @dataclass(frozen=True, eq=False)
 class Deal:
-    """Records in the sets of a test, by role: the query set; holdout, known members and calibration set, where there
-    are any.
+    """Records in the sets of a test, by role: the query set, and any holdout, known members and calibration set.
 
     Their records have `groups` if groups, or copies, were dealt whole.
     """
@@ -88,8 +87,7 @@ def deal(
 ) -> Deal:
     """Deals records at random into a query set, a holdout and known members, before anything is shared.
 
-    Copies of a record are dealt together, and so are the records of a group (`Examples.groups`). `jaxaudit deal` also
-    documents a deal.
+    Copies of a record, and records of a group (`Examples.groups`), are dealt together. See also `jaxaudit deal`.
 
     Args:
         holdout, members: the shares of the records, or groups, that are held out, and that stay in training.
@@ -163,8 +161,7 @@ def ks(
             named after them, or `outputs_of`. Or such a mapping for each of several models, by its name. A set that a
             model has no outputs on is not used.
         before: the outputs of the model before the deletion, on query set and holdout.
-        shadows: shadow models with these sets (`train_shadows`, `open_bank`). Without them outputs on the holdout are
-            needed.
+        shadows: shadow models with these sets (`train_shadows`, `open_bank`); without, a holdout is needed.
         tests: the tests, the deciding one first; by default the strongest that the outputs allow.
         allow_unrelated: accept outputs that classify the query set no better than guessing.
 
@@ -172,14 +169,12 @@ def ks(
         The result. As text it is the finding on each model, in a sentence.
 
     >>> import jaxaudit as ja
+    >>> from sklearn.neighbors import KNeighborsClassifier
     >>> parts = ja.deal(ja.load("digits").take(np.arange(600)), holdout=0.3, members=0.4, seed=1)
-    >>> flat = {role: part.inputs.reshape(len(part), -1) / 255 for role, part in parts.items()}
-    >>> def votes(inputs):  # of the five records nearest in the query set and the members, which this model used
-    ...     used = np.concatenate([flat["query"], flat["members"]])
-    ...     nearest = np.argsort(((inputs[:, None] - used) ** 2).sum(axis=2), axis=1)[:, :5]
-    ...     labels = np.concatenate([parts.query.labels, parts.members.labels])[nearest]
-    ...     return (labels[:, :, None] == np.arange(10)).mean(axis=1)
-    >>> result = ja.ks(parts, {role: votes(inputs) for role, inputs in flat.items()})
+    >>> flat = {role: part.inputs.reshape(len(part), -1) for role, part in parts.items()}
+    >>> labels = np.concatenate([parts.query.labels, parts.members.labels])
+    >>> model = KNeighborsClassifier(5).fit(np.concatenate([flat["query"], flat["members"]]), labels)
+    >>> result = ja.ks(parts, {role: model.predict_proba(inputs) for role, inputs in flat.items()})
     >>> result.targets[0].finding.verdict
     'not forgotten'
     """

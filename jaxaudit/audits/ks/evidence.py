@@ -154,8 +154,7 @@ def of_file(
     models: ShadowModels,
 ) -> tuple[Float[np.ndarray, " asked"], Coarsening, Float[np.ndarray, "1 n"]]:
     """A target's log-odds from its files on the compared sets, their resolution, and its confidences on the first set.
-    Models' outputs are rounded like the files, the target's like stored outputs; scores are brought to the models'
-    scale.
+    Models' outputs are rounded like the files, the target's like stored outputs; scores get the models' scale.
     """
     pairs, grids = list(zip(files, labels, strict=True)), (*files, *models.resolutions)
     if models.scale is not None:

@@ -58,34 +58,29 @@ def judge(
 ) -> KSAudit:
     """Has each target forgotten the query set? Tests with known error rates, and Liu & Tsaftaris (2020).
 
-    The first test gives the verdict; the results of the others are given, too. The shadow models may come from
-    `train_shadows` or from a bank (`open_bank`). Equal models give equal numbers, except those of the holdout test: a
-    bank has no inputs, so its records cannot teach how difficult each of them is. A table of scores is judged by
-    `judge_scores`.
+    The first test gives the verdict; the results of the others are given, too. Shadow models of `train_shadows` and
+    equal ones of a bank (`open_bank`) give equal numbers, except those of the holdout test: a bank has no inputs, so
+    its records cannot teach how difficult each of them is.
 
     Args:
         key: every test uses the stream of its name, and all targets share its draws.
         shadows: the shadow models; none with known members, as `train_shadows` gives without a learner.
-        targets: models to judge: `FileTarget`; or `SimulatedTarget`, if trained with the shadow models. Files have one
-            row per record of each given set.
+        targets: models to judge: `FileTarget`, with one row per record of each given set; or `SimulatedTarget`, if
+            trained with the shadow models.
         tests: the tests to make, the deciding one first; by default those that the models and outputs allow: the
-            members test, the holdout test, the shadow test (beside others only with outputs on the calibration set);
-            and rho last.
+            members, the holdout, the shadow test (beside others only with outputs on the calibration set), then rho.
         own_recipe: states that the shadow models have the targets' own network and recipe. Without this statement and
-            without known members, it is unknown how much a target from a file memorises: no used fraction is given, and
-            no target is called `forgotten`.
+            without known members, a target from a file gets no used fraction and is not called `forgotten`.
         reduced: how the shadow models differ from what was requested, in words; `own_recipe` then counts for nothing.
         level: confidence level of the intervals; no verdict depends on it.
-        rates: also measure the error rates of each test, by judging each shadow model with the others
-            (`leave_one_out`), after each of which `progress` is called.
+        rates: also measure each test's error rates by `leave_one_out`, after each of which `progress` is called.
 
     Returns:
         One result per target, in the same order: the verdict with its reasons, and for each test of use the p-values
             and the used fraction, from 0 to 1.
 
     Raises:
-        InputError: outputs do not fit the sets; two files are of one model, or of a shadow model; or a test cannot be
-            made.
+        InputError: outputs do not fit the sets, files are of one model or a shadow model, or a test cannot be made.
 
     >>> import jax
     >>> import jaxaudit as ja
@@ -94,10 +89,9 @@ def judge(
     >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
     >>> held = np.random.default_rng(2).random(1000) < 0.5
     >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
-    >>> calibration = flat.take(np.arange(1000, 1797))
-    >>> learner = ja.EstimatorLearner(KNeighborsClassifier(1), classes=10)
+    >>> calibration, tests = flat.take(np.arange(1000, 1797)), [ja.HoldoutTest(mixed=20)]
     >>> used = ja.SimulatedTarget("used", (ja.Part(query, 1.0), ja.Part(calibration, 0.67)))
-    >>> tests = [ja.HoldoutTest(mixed=20)]
+    >>> learner = ja.EstimatorLearner(KNeighborsClassifier(1), classes=10)
     >>> shadows = ja.train_shadows(key, query, calibration, learner, [used], tests=tests, holdout=holdout)
     >>> answer = judge(key, shadows, [used], tests=tests)
     >>> answer.targets[0].verdict, answer.targets[0].usage[0].p_never < 0.05

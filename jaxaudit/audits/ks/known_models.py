@@ -88,9 +88,7 @@ class PlacedScores(NamedTuple):
 
 
 def placed_scores(table: ScoreTable, target: ScoredModel, directions: Mapping[str, int]) -> PlacedScores | None:
-    """The scores with these directions that the target and all models of known truth have; None if nothing is to
-    compare.
-    """
+    """Scores of these directions that the target and all models of known truth have; None if there are none."""
     unused, used = table.of("unused"), models_that_used(table, target)
     query, dealt_rows = table.rows("query"), table.rows("query", "holdout")
     models = (target, *unused, *used)
@@ -187,10 +185,7 @@ def _column_of(model: ScoredModel, score: str) -> str:
 def _predictors(
     table: ScoreTable, rows: Indices, without: Collection[str], scale: Callable[[Any], Any]
 ) -> Float[np.ndarray, "some columns"]:
-    """What is known of the records, on this scale, but for the columns `without`: of models that never used the query
-    set the mean of a score. As a column each, eight of them fit what few records show of use, too
-    (`experiments/score_rates.py`).
-    """
+    """What is known of the records; of models without the query set a mean, as eight columns fit use, too."""
     columns = {name: scale(column) for name, column in known_columns(table, rows).items() if name not in without}
     of_seeds: dict[str, list[np.ndarray]] = {}
     for model in table.of("unused"):
@@ -225,9 +220,8 @@ def know_members(table: ScoreTable) -> frozenset[str]:
 
     They would predict away what the target remembers of its members: fractions above 100%, or members that look less
     used than the holdout. The query set has no part in the choice. Where whole groups were dealt, their means are
-    compared: by records, groups of ten equal ones told sets apart in half of all deals, and covariates were lost that
-    tell how difficult a record is. Where the records of each group were dealt over the sets, they are compared within
-    groups.
+    compared: by records, groups of ten equal ones told sets apart in half of all deals, and good covariates were lost.
+    Where the records of each group were dealt over the sets, they are compared within groups.
     """
     sides = [(rows, known_columns(table, rows)) for rows in (table.rows("members"), table.rows("holdout"))]
     within = table.strata if members_within(table) else None

@@ -1,8 +1,8 @@
 """The pool of examples of a `ks` audit, and its models: draws training sets by kind (`Kind`), trains, asks for outputs.
 
 All have one recipe, and nobody knows whether it is a target's: so their numbers say how much a target remembers only on
-the user's word (`tests_of_use/memory.py`). The shadow test compares the linear share: a score that is not linear moves
-up with scatter, and every real target scatters more than shadow models that share one calibration set. Where a target's
+the user's word (`tests_of_use/test.py`). The shadow test compares the linear share: a score that is not linear moves up
+with scatter, and every real target scatters more than shadow models that share one calibration set. Where a target's
 outputs on the calibration set are known, how far it scatters is measured on it. Models that did not learn are kept: a
 test that is weaker, and says so, is better than none after training.
 """
@@ -48,8 +48,7 @@ class Part(NamedTuple):
 
 def make_pool(sets: Sets[Examples], targets: Sequence[tuple[str, tuple[Part, ...]]] = ()) -> Pool:
     """The pool of all sets, and of the parts that targets of these names are trained on; a record that several share is
-    in it once, matched by its hash. Sets that must not share records or groups, and parts that do not fit them, are
-    refused.
+    in it once, matched by its hash. Sets that must not share records or groups, and unfit parts, are refused.
     """
     groups_by_role(sets)
     refuse_shared(sets)

@@ -36,11 +36,9 @@ class GroupResult(StrictStruct, frozen=True, kw_only=True):
         verdict: `remembered`, by `p_adjusted`. `suspected`, by `p_adjusted_bh` alone, or by models. `not found`, which
             rules nothing out. `cannot be found`: no scores, of this group and all others, could have led to
             `remembered`. `inconclusive`: something is wrong, or the holdout has no groups of its size.
-        basis: what the group is compared with: its own records of the holdout, all groups of the holdout, or models of
-            known truth.
+        basis: what it is compared with: its own records of the holdout, all groups of that, or models of known truth.
         p_never: p-value of "none of the group was used"; None if nothing tells.
-        p_adjusted: adjusted by Holm's method, `p_adjusted_bh` by that of Benjamini and Hochberg; None of a group that
-            is not counted.
+        p_adjusted: adjusted by Holm's method, `p_adjusted_bh` by that of Benjamini and Hochberg; None if not counted.
         effect: how much higher its scores are than those of what it is compared with, in standard deviations of a
             record, after what is known of the records.
         share: the share of the effect of use that is left, between models of known truth.
@@ -145,8 +143,7 @@ class TestResult(StrictStruct, frozen=True):
 
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
     """The result for one target: its finding is that of the first test. `checks` are all, on the numbers that were
-    compared; `groups` has a verdict for each group of the query set, the smallest p-value first, if they were
-    requested.
+    compared; `groups` has a verdict for each group of the query set, the smallest p-value first, if requested.
     """
 
     name: str

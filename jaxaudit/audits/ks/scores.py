@@ -230,11 +230,10 @@ class ScoresTest:
 
     Attributes:
         stated: `forgotten` requires an upper limit of at most this.
-        question: `used`: how much of the query set was used. `left`: how much of the effect of use is left in a model
-            that was trained on after the use, to unlearn. The numbers are the same.
+        question: `used`: how much of the query set was used. `left`: how much of the effect of use is left after
+            unlearning. The numbers are the same.
         same_recipe: whether the user states that the target was trained like the models of known truth, but for the
-            query set. Where no holdout and three such models show it, a verdict by them on question `used` needs the
-            statement.
+            query set. Unless a holdout and three such models show it, a verdict by them on `used` needs the statement.
     """
 
     stated: float = STATED_FRACTION

@@ -1,10 +1,8 @@
-"""The shadow models of the tests of use: which tests can be made, how large an audit is, and the training of all
-models.
+"""The shadow models of the tests of use: which tests can be made, how large an audit is, and the training.
 
-An effort is a number of counted operations (`models_per_batch.py`), the same on every machine, and a plan a function
-of shapes and options. An audit that would take more is reduced; what was given by hand stands. No set is refused: where
-nothing is within the effort, the smallest audit is made. Records that are left out are drawn at random by the seed
-alone, outputs in step.
+An effort is a number of counted operations (`models_per_batch.py`), the same on every machine, and a plan a function of
+shapes and options. An audit that would take more is reduced; what was given by hand stands. No set is refused: where
+nothing is within the effort, the smallest audit is made. Records left out are drawn by the seed alone, outputs in step.
 """
 
 import dataclasses
@@ -60,8 +58,7 @@ ROUND = 100
 
 class Work(NamedTuple):
     """The models of an audit, as far as they affect its cost: records of each set, training records of each simulated
-    target for `whole` query records, the tests with rho, and each with the fewest models that the options allow
-    (`lightest`).
+    target for `whole` query records, the tests with rho, and each with the fewest models allowed (`lightest`).
     """
 
     query: int
@@ -132,9 +129,8 @@ def plan_of(network: int, work: Work, cost: StepCost) -> Plan:
 def choose(full: Work, costs: Iterable[StepCost], effort: str, free: Free) -> Plan:
     """The plan of an effort that reduces least; the smallest of all if none is within it.
 
-    In this order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer
-    records, down to `FEWEST`; the same with the next model, whose cost is only then asked for; fewer epochs, and even
-    fewer records.
+    In order: the full work; fewer replicates of rho; the fewest shadow models for a p-value of 0.05; fewer records,
+    down to `FEWEST`; the same with the next model, whose cost is only then asked for; fewer epochs, even fewer records.
     """
     most, fewest = EFFORTS[effort], min(FEWEST, full.query)
     for network, cost in enumerate(costs):
@@ -327,38 +323,34 @@ def train_shadows(
     All models that the tests need, and every simulated target, are trained in a single `fit_many`.
 
     Args:
-        key: each kind of model has its own random stream, so a further test, target or replicate changes no existing
-            number.
+        key: each kind of model has its own stream: a further test, target or replicate changes no existing number.
         query: the data in question, preprocessed as the learner requires. Texts (`sequences`) are judged by the holdout
             and the members test alone. All sets have the same classes in the same order, and share no record. If the
-            provider assigned whole groups, such as patients, to query set, holdout and members, all records of these
-            have their `groups`: tests then randomise and permute whole groups.
+            provider assigned whole groups, such as patients, to query set, holdout and members, all these have
+            `groups`: tests then randomise and permute whole groups.
         calibration: data of the same domain. None with known members only: then no model is trained, and only the
             members test can be made.
         learner: the network and recipe of all models: the target's own, as far as it is known.
         targets: the models to judge. A `SimulatedTarget` is trained here; a `FileTarget` that does not fit these sets
             is rejected before anything is trained.
-        tests: the tests to be made, from `jaxaudit.audits.ks.tests_of_use` or your own; by default `default_tests`.
+        tests: from `jaxaudit.audits.ks.tests_of_use` or your own; by default `default_tests`.
         holdout: records of the query set's provider that the target was not trained on, sampled as the query set was.
-        members: known members: records that the targets did use, sampled as the query set was. How much a target
-            remembers of them shows how much of the query set it used, whatever its network and recipe.
+        members: known members: records that the targets did use, sampled as the query set was. They show how much of
+            the query set a target used, whatever its network and recipe.
         execution: models per batch, progress, and where finished models are kept.
 
     Raises:
-        InputError: sets overlap, a group lies in both query set and holdout, outputs do not fit the sets, or a test
-            cannot be made.
+        InputError: sets overlap, query set and holdout share a group, outputs do not fit, or a test cannot be made.
 
     >>> import jax
     >>> import jaxaudit as ja
-    >>> digits = ja.load("digits")
-    >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
-    >>> held = np.random.default_rng(2).random(200) < 0.5
-    >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
-    >>> shadows = train_shadows(
-    ...     jax.random.key(1), query, flat.take(np.arange(200, 500)), ja.naive_bayes((0,) * 64, 10),
-    ...     tests=[ja.HoldoutTest(mixed=20)], holdout=holdout)
-    >>> len(shadows), set(shadows.kinds), shadows.log_odds.shape
-    (20, {<Kind.MIXED: 'mixed'>}, (20, 500))
+    >>> people = ja.ordinal(ja.load_table("breast-cancer"))
+    >>> order = np.random.default_rng(2).permutation(569)
+    >>> query, holdout, calibration = map(people.take, np.array_split(order, 3))
+    >>> learner, tests = ja.naive_bayes((0,) * 30, 2), [ja.HoldoutTest(mixed=20)]
+    >>> shadows = train_shadows(jax.random.key(1), query, calibration, learner, tests=tests, holdout=holdout)
+    >>> set(shadows.kinds), shadows.log_odds.shape
+    ({<Kind.MIXED: 'mixed'>}, (20, 569))
     """
     sets = Sets(query=query, holdout=holdout, members=members, calibration=calibration)
     if tests is None:
@@ -405,9 +397,7 @@ def train_shadows(
 
 
 def default_tests(sets: Sets[Examples], targets: Sequence[Target] = (), *, trained: bool = True) -> tuple[KSTest, ...]:
-    """The default tests (`usual_tests`) of these sets, where models are trained, or none. rho is made where it is
-    named.
-    """
+    """The default tests (`usual_tests`) of these sets, with trained models or without. rho is made if named."""
     on_calibration = all_on_calibration(targets)
     names = usual_tests(_of_sets(sets, targets), on_calibration=on_calibration, trained=trained)
     values = {"never": max(ShadowTest().never, least_models(len(targets))), "targets": max(1, len(targets))}

@@ -49,16 +49,13 @@ class PDTPAudit:
         values: PDTP of each record in nats, the mean over measurements, with bins; `exact` without bins.
         dtp_bound: an upper bound in nats of the change of any output on any input, without bins, as proven for the
             learner (`BoundsDTP`); the mean over measurements.
-        classes: the class with the largest change, in the measurement with the record's largest value.
-        directions: +1 if the model with the record gives that class a higher probability, -1 if lower, 0 if the value
-            is 0.
+        classes, directions: as of `jaxaudit.metrics.PDTP`, in the measurement with the record's largest value.
         floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
         duplicates: the number of records with the same input and label, the record itself included.
         only_member: whether it is the only record of its class.
         measurements: PDTP of each record in each measurement; each measurement has its own key.
         train_accuracy: the share of measured records that A(T) classifies as labelled.
-        model: the kind of model that the learner trains, in words.
-        examples: the number of training records.
+        model: the kind of model that the learner trains, in words. `examples`: the number of training records.
         bins: equal bins of [0, 1] into which outputs were rounded; 0 for none.
         seeded: whether the learner's result depends on its key.
         same_outputs: whether A(T) gives all measured records the same probabilities, in every measurement.
@@ -186,27 +183,24 @@ def measure_pdtp(
     Trains A(T) and A(T without t) for each record t, with the same key and the same minibatches except for t, so that
     they differ only by the record. A learner with closed-form leave-one-out models (`LeavesOneOut`) is not refitted,
     and a learner with a proven bound (`BoundsDTP`) gives `dtp_bound`. A model trained without the only member of a
-    class has no record of that class: the learner defines its output, the value is large, and `only_member` marks the
-    record.
+    class has no record of that class: the learner defines its output, the value is large, and `only_member` marks it.
 
-    Where `examples` have groups, such as patients, all records of t's group are left out together, and
-    the PDTP of a group is the largest of its records. Any learner is then refitted, and no bound is proven. Models
-    without a group of more than a tenth of the records take other minibatches, so that the PDTP contains what a seed
-    moves, too.
+    Where `examples` have groups, such as patients, all records of t's group are left out together, and the PDTP of a
+    group is the largest of its records. Any learner is then refitted, and no bound is proven. Models without a group of
+    more than a tenth of the records take other minibatches, so that the PDTP contains what a seed moves, too.
 
     Args:
         examples: the training set T, in the form that the learner needs.
         learner: the model and training recipe, A.
         records: indices of the records to measure; by default all.
-        bins: equal bins into which outputs are rounded before they are compared, 100 in the paper; 0 for no bins; 1 is
-            rejected.
+        bins: equal bins into which outputs are rounded, 100 in the paper; 0 for no bins; 1 is rejected.
         measurements: number of measurements, each with its own key; a record's PDTP is the mean (section 5.4).
         seeds: models of T for the seed floor, at least 2, including A(T).
         execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Returns:
-        The PDTP in nats of each measured record, larger for a more exposed one, with its seed floor. `finding` is the
-            verdict: `records exposed`, `no record exposed` or `inconclusive`.
+        The PDTP in nats of each measured record, with its seed floor. `finding` is the verdict: `records exposed`, `no
+            record exposed` or `inconclusive`.
 
     >>> import jaxaudit as ja
     >>> people = ja.ordinal(ja.load_table("breast-cancer"))

@@ -1,6 +1,4 @@
-"""The `power` audit: the minimum detectable fraction of a test of use, on models that are trained or of a pilot's
-table.
-"""
+"""The `power` audit: the minimum detectable fraction of a test of use, by models trained here or a pilot's table."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -113,13 +111,12 @@ def measure_power(
 
     >>> import jax
     >>> import jaxaudit as ja
-    >>> digits = ja.load("digits")
-    >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
-    >>> query, calibration = flat.take(np.arange(200)), flat.take(np.arange(200, 400))
-    >>> learner = ja.naive_bayes((0,) * 64, 10)
+    >>> people = ja.ordinal(ja.load_table("breast-cancer"))
+    >>> query, calibration = people.take(np.arange(200)), people.take(np.arange(200, 400))
+    >>> learner = ja.naive_bayes((0,) * 30, 2)
     >>> audit = measure_power(jax.random.key(1), query, calibration, learner, models=20, query_size=5_000)
-    >>> audit.finding.verdict, audit.result.given.query, audit.result.given.min_detectable < 1
-    ('insufficient', 5000, True)
+    >>> audit.finding.verdict, audit.result.given.query
+    ('insufficient', 5000)
     """
     size = len(query) if query_size is None else query_size
     sizes = planned_sizes(size, holdout_size, members_size, fraction)
@@ -237,8 +234,7 @@ def power_of_scores(
     The pilot's table has models of both truths (`unused`, `used`), or a target with known members and a holdout. Of
     models of both truths, a target that used a random half of the query set is made record by record. Each such target
     is scored as `judge_scores` scores one: the mean of the scores of known direction, without what is known of records.
-    The rest is a normal approximation, as in `measure_power`. Planned sizes are by default that of the pilot's query
-    set.
+    The rest is as in `measure_power`. Planned sizes are by default that of the pilot's query set.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table

@@ -45,8 +45,7 @@ class Chance(StrictStruct, frozen=True):
 
 class Size(StrictStruct, frozen=True):
     """The power of an audit of so many query and holdout records: the probability of detection for each of `FRACTIONS`,
-    and the smallest used fraction detected with 95% probability, if any (`least_noticed` in JSON). `given`: they were
-    requested.
+    and the smallest fraction detected with 95% probability, if any (`least_noticed` in JSON). `given`: asked.
     """
 
     query: int
@@ -57,8 +56,7 @@ class Size(StrictStruct, frozen=True):
 
 
 class Conclusion(StrictStruct, frozen=True):
-    """The probable conclusions on a target, at these sizes (0 members: without known members), `by` the available
-    evidence.
+    """The probable conclusions on a target, at these sizes (0 members: without any), `by` the available evidence.
 
     Attributes:
         remembers: how much the target memorises, as a multiple of what the shadow models memorise.
@@ -66,8 +64,7 @@ class Conclusion(StrictStruct, frozen=True):
             members, infinite if scores have no spread.
         forgotten: the probability that a target that never used the query set is called `forgotten`; None if that is
             impossible: without known members, or with fewer than the members test needs.
-        all_used, part_used: the probability that a target that used all of the query set, or a quarter of it, is called
-            `not forgotten`.
+        all_used, part_used: the probability of `not forgotten` if a target used all of the query set, or a quarter.
     """
 
     by: By

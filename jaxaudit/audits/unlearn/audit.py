@@ -72,30 +72,26 @@ def compare_unlearning(
     """How well does each method make models forget these records? Becker & Liebig (2022), section 4.
 
     For every seed, trains a model on all of `train` and the same model without the records to forget. Every method then
-    makes the trained models forget these, and its scores are compared with those of the retrained models, the reference
-    for forgetting. The comparison is two-sided: a model that exposes less than a retrained one, or on which attacks
-    succeed less, is distinguishable, too.
-
-    Memory on the host: `seeds * (methods + 1)` models.
+    makes the trained models forget these, and its scores are compared with those of the retrained models. The
+    comparison is two-sided: a model that exposes less than a retrained one is distinguishable, too. Memory on the host:
+    `seeds * (methods + 1)` models.
 
     Args:
         train: the training set, in the form that the learner needs; texts as `sequences`.
         test: records of the same classes that were never trained on.
-        learner: the network and its training recipe, from `network`, of texts from `language_model`.
+        learner: from `network`, of texts from `language_model`.
         forget: which training records to forget.
         amnesiac: whether to judge amnesiac unlearning.
-        methods: further methods by name, each a pure function of the trained model (see `Unlearn`), for example
-            `{"fisher": partial(forget_by_noise, noise=golatkar)}`.
-        seeds: models per method, one per seed; too few cannot show a difference, see `Protocol.enough_seeds`. The
-            unlearning challenge's score and U-LiRA need 16; more seeds resolve more.
+        methods: further methods by name, such as `{"fisher": partial(forget_by_noise, noise=golatkar)}`; see `Unlearn`.
+        seeds: models per method; too few cannot show a difference, see `Protocol.enough_seeds`. The unlearning
+            challenge's score and U-LiRA need 16.
         nonmembers: test records that attack networks learn from, drawn once; by default as many as there are training
             records, or all; none of texts. With 0 there is no attack, and its scores are None.
         attack_epochs: epochs of an attack network; 100 in the toolbox that the paper used.
-        attack_each: by default attack networks learn from the original models, as an attacker who knew the model before
-            unlearning would, and the same network attacks each method's model. True trains a new attack network on
-            every model, with its remaining records as members, as in the paper. Such a network gets the label as input:
-            for a class that was forgotten as a whole it was trained on no member, and answers "not a member" whatever
-            the model remembers.
+        attack_each: by default attack networks learn from the original models, and the same network attacks each
+            method's model. True trains a new attack network on every model, with its remaining records as members, as
+            in the paper. It gets the label as input: for a class that was forgotten as a whole it was trained on no
+            member, and answers "not a member" whatever the model remembers.
         forgotten: the set to forget in words; by default its number of records.
         notes: limitations of the input, in sentences, which become part of every finding.
 
@@ -114,15 +110,11 @@ def compare_unlearning(
     >>> train, test = digits.take(np.arange(60)), digits.take(np.arange(60, 120))
     >>> mlp = partial(ja.models.MLP, hidden=(8,))
     >>> learner = ja.network(mlp, train.inputs.shape[1:], 10, optimizer=optax.adam(0.01), epochs=5, batch_size=20)
-    >>> forget = np.arange(60) < 10
-    >>> def nothing(key, log_probs, params, inputs, labels, forget):
-    ...     return params
-    >>> audit = compare_unlearning(jax.random.key(1), train, test, learner, forget, amnesiac=False,
-    ...     methods={"nothing": nothing}, seeds=8, nonmembers=0)
-    >>> audit.finding.verdict
-    'inconclusive'
-    >>> audit.scores("nothing", "forgotten_accuracy").shape
-    (8,)
+    >>> nothing = {"nothing": lambda key, log_probs, params, inputs, labels, forget: params}
+    >>> audit = compare_unlearning(jax.random.key(1), train, test, learner, np.arange(60) < 10, amnesiac=False,
+    ...     methods=nothing, seeds=8, nonmembers=0)
+    >>> audit.finding.verdict, audit.scores("nothing", "forgotten_accuracy").shape
+    ('inconclusive', (8,))
     """
     methods = dict(methods or {})
     check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs)

@@ -1,12 +1,10 @@
-"""What unlearned models of your own say of the records, and the result of scoring them, which is its JSON, with
-verdicts.
+"""What unlearned models of your own say of the records, and the result of scoring them, which is its JSON.
 
 Arrays may be of an untrusted file: they are read one model at a time, after their shapes were held against the labels.
-Log-odds of logits need no normalisation, and log-probabilities are logits.
-
-One number decides: the accuracy of U-LiRA, with its 95% interval over models. On simulated log-odds of models that
-forgot perfectly, correlated over records, at most 2% of 60 methods of 5 to 32 models were called distinguishable. With
-4 or 5 models on a side even a perfect attack's interval reaches 0.5.
+Log-odds of logits need no normalisation, and log-probabilities are logits. One number decides: the accuracy of U-LiRA,
+with its 95% interval over models. On simulated log-odds of models that forgot perfectly, correlated over records, at
+most 2% of 60 methods of 5 to 32 models were called distinguishable. With 4 or 5 models on a side even a perfect
+attack's interval reaches 0.5.
 """
 
 import hashlib

@@ -53,30 +53,29 @@ def score_unlearning(
 ) -> UnlearnOutputsAudit:
     """How well do these unlearned models forget, judged by their outputs and those of retrained models?
 
-    No model is trained. Of R retrained models the first n are scored as if retraining were a method
-    (`retrained again`), and all others are what methods are compared with. n is as many as the smallest method has, at
-    most R / 2. Of each method the first n models are compared: F of other numbers of models would not be comparable. So
-    a model may share its seed with the retrained model of the same row, but with no other one.
+    No model is trained. Of R retrained models the first n are scored as if retraining were a method (`retrained
+    again`), and all others are what methods are compared with. n is as many as the smallest method has, at most R / 2.
+    Of each method the first n models are compared: F of other numbers of models would not be comparable. So a model may
+    share its seed with the retrained model of the same row, but with no other one.
 
     The numbers are U-LiRA's accuracy (Hayes et al. 2024) and its true positive rate at a false positive rate of 1%, and
     forgetting quality F and the score of the NeurIPS 2023 challenge (Triantafillou et al. 2024); see
-    `jaxaudit.metrics.u_lira`, `u_lira_rate` and `challenge_score`. Their intervals are over models. A method with fewer
-    than 4 models, or all methods with fewer than 8 retrained ones, get accuracies alone; see `shortfalls`.
+    `jaxaudit.metrics.u_lira`, `u_lira_rate` and `challenge_score`. A method with fewer than 4 models, or all methods
+    with fewer than 8 retrained ones, get accuracies alone; see `shortfalls`.
 
     Args:
-        methods: the outputs of each method's models, by its name: logits, log-probabilities in nats, or probabilities;
-            or what was read of them (`GivenModels`), which needs no labels.
-            A mapping, as `np.load` of an .npz gives it, has under `forget` the outputs `[models, records, classes]` on
-            the records to forget, and optionally under `retain` and `test` the accuracy of each model, `[models]`, from
-            0 to 1, on the remaining training records and on test records. The challenge's score needs both.
+        methods: the outputs of each method's models, by its name; or what was read of them (`GivenModels`), which needs
+            no labels. A mapping has under `forget` the outputs `[models, records, classes]` on the records to forget:
+            logits, log-probabilities in nats, or probabilities. Under `retain` and `test` it may have each model's
+            accuracy, `[models]`, from 0 to 1, on remaining training and test records. The challenge's score needs both.
         retrained: the same of models that were trained without the records to forget.
         labels: the class of each record to forget, from 0, `[records]`.
         original: the same of models before unlearning, one per seed.
         kind: what the outputs are; by default it is detected.
 
     Returns:
-        The numbers of `retrained again`, `original` and each method, and a verdict on each method: `distinguishable`
-            (from retraining), `not distinguishable` or `inconclusive`. See `scored_finding` for the rule.
+        The numbers of `retrained again`, `original` and each method, and a verdict on each method (`scored_finding`):
+            `distinguishable` (from retraining), `not distinguishable` or `inconclusive`.
 
     Raises:
         InputError: numbers of records, models or classes disagree; outputs are NaN or infinite (but logarithms of 0),
@@ -89,10 +88,8 @@ def score_unlearning(
     >>> retrained = {"forget": random.normal(size=(16, 40, 3))}
     >>> methods = {"remembers": {"forget": random.normal(size=(8, 40, 3)) + own}}
     >>> audit = score_unlearning(jax.random.key(1), methods, retrained, labels)
-    >>> audit.finding.verdict, audit.result.protocol.compared
-    ('distinguishable', 8)
-    >>> [round(method.u_lira.value, 2) for method in audit.result.methods]
-    [0.49, 0.98]
+    >>> audit.finding.verdict, [round(method.u_lira.value, 2) for method in audit.result.methods]
+    ('distinguishable', [0.49, 0.98])
     """
 
     def given_models(name: str, arrays: Mapping[str, Any] | GivenModels) -> GivenModels:

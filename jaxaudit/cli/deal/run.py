@@ -105,9 +105,7 @@ def write_record(
     out: Path,
     sides: Mapping[str, DealSide],
 ) -> None:
-    """Writes what documents a deal, as JSON; `membership` of a side is the SHA-256 of the hashes of its records, in
-    order.
-    """
+    """Writes what documents a deal, as JSON; a side's `membership` is the SHA-256 of its records' hashes, in order."""
     hashes = source.hashes
 
     def recorded(side: DealSide) -> dict[str, Any]:

@@ -1,11 +1,9 @@
 """What `jaxaudit deal` deals: records as every command reads them, what is written of them, and what stays at home.
 
-Records are dealt one by one, in whole groups, or within each group. The files tell of no record whose it is: they have
-records alone, inputs and labels or texts, and groups have random numbers. No message has a value of a group. `deal`
-takes its seed from the system's entropy: whoever has the records could repeat a deal by a default seed; and the key of
-`--blind` stays at home. Nothing that can be lost is lost on the way: arrays keep their type, numbers in text have 64
-bits, images the levels of their file, and what a reader would reduce (`load_image_folders`) is refused. What sets are
-compared by (`files.comparable`) is made when they are judged.
+The files tell of no record whose it is, and groups have random numbers. No message has a value of a group. `deal` takes
+its seed from the system's entropy: whoever has the records could repeat a deal by a default seed. Arrays keep their
+type, numbers in text have 64 bits, images the levels of their file, and what a reader would reduce
+(`load_image_folders`) is refused.
 """
 
 import hashlib
@@ -373,8 +371,7 @@ def draw_deal(key: Key[Array, ""], how: DealFlags, units: DealtUnits) -> dict[st
 def single_groups(units: DealtUnits, rows: Mapping[str, np.ndarray]) -> tuple[tuple[str, ...], bool]:
     """What to say of single groups of the query set, and whether scores would name any of them, each on its own.
 
-    At 5%, adjusted for all groups, of one target. Nothing is said without groups or a holdout. `rows` has the records
-    of each side.
+    At 5%, adjusted for all groups, of one target. Nothing is said without groups or a holdout. `rows` is of each side.
     """
     if not units.written or "holdout" not in rows:
         return (), False
@@ -431,9 +428,7 @@ def key_writer(
     sides: Mapping[str, DealSide],
     label: str | None,
 ) -> Writer:
-    """Writes the key of a blind deal, which says which record is in which role. The files `names` in `out` are written
-    before: the key has their hashes.
-    """
+    """Writes the key of a blind deal. The files `names` in `out` are written before: the key has their hashes."""
     places = np.argsort(record_order(salt, len(units.of_record)))
     rows = {Role(name): places[side.rows].tolist() for name, side in sides.items()}
 

@@ -51,9 +51,7 @@ def refuse_in_records(
     columns: Sequence[str],
     words: Mapping[str, Shaped[np.ndarray, " n"]],
 ) -> None:
-    """Refuses inputs, labels, class names and names of columns that have values of the groups: nobody can leave these
-    out. `words` are the inputs that are words, by the names of their columns.
-    """
+    """Refuses inputs (`words` by column), labels and names that have values of the groups, which nobody can omit."""
     classes = np.array(examples.class_names)
     # Where each record is a group of its own, any column with another value in each would be a name of them.
     shared = len(np.unique(groups)) < len(groups)

@@ -1,7 +1,4 @@
-"""Runs `jaxaudit efficacy`: from its options to its result.
-
-Where records are texts, its inputs are causal language models of `transformers` from folders.
-"""
+"""Runs `jaxaudit efficacy`: from its options to its result, for classifiers, or language models from folders."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -98,10 +95,7 @@ def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
 
 
 def _demonstration(options: EfficacyOptions) -> EfficacyInputs:
-    """A model trained with, and one without, some digits: the first half of one class.
-
-    The recipe is that of Becker & Liebig (2022) for MNIST.
-    """
+    """A model trained with, and one without, half of a class of digits, by the recipe of Becker & Liebig (2022)."""
     key = jax.random.key(options.audit.seed)
     digits = prepare_images(load("digits"), (8, 8)).take(slice(RECORDS), f"digits@train[:{RECORDS}]")
     of_class = np.flatnonzero(digits.labels == CLASS)

@@ -37,9 +37,7 @@ LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", 
 def planned_sets(
     options: Options, whole: Case, key: Any, plan_of: Callable[[Options, Case], tuple[Options, Summary]]
 ) -> tuple[Options, Case, Summary | None]:
-    """The options with what their plan chose, the sets as far as it uses them, and what is said of it, if anything is
-    to be chosen.
-    """
+    """The options with what their plan chose, the sets as far as it uses them, and what is said of it, if anything."""
     sets, plan = take_records(whole, options.data.sample, key), None
     in_full = options.audit.effort == "full"
     if not in_full or options.recipe.models_per_batch is None:
@@ -62,9 +60,8 @@ def plan_audit(
     *,
     epochs_last: bool = False,
 ) -> tuple[Options, Summary]:
-    """The options for an audit of this effort, and the plan; what is `given_options` on the command line is not
-    changed. `networks` are the requested one and those that may replace it, `of_tests` gives the options by which the
-    tests of a plan, and in full, differ.
+    """The options for an audit of this effort, and the plan; `given_options` are not changed. `networks` are the
+    requested one and those that may replace it, `of_tests` the options by which the tests of a plan differ.
     """
     free = Free(given_options.data.sample is None, given_options.recipe.epochs is None, epochs_last)
 

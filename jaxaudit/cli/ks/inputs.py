@@ -1,8 +1,4 @@
-"""From the options of `ks` to its sets and targets, matched record by record, and to its tests, with their own options.
-
-A set without a target is dealt here into query set, holdout and known members, for three targets of known truth. The
-shadow models that an audit trained become a bank here, by the sets as they were read.
-"""
+"""From the options of `ks` to its sets and targets, matched record by record, and to its tests with their options."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -219,9 +215,8 @@ used 599 digits were 7 to 25% beside 40 of them, and 24 to 28% without."""
 
 
 def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool = False) -> Sets["Examples"]:
-    """The records of a set dealt at random, a third each, into query set, holdout and known members; a fourth with a
-    calibration set, for a set that has no other split. A copy of a record is left out, since it would stand in two
-    sets.
+    """The records of a set dealt at random, in thirds, into query set, holdout and known members, or in fourths with a
+    calibration set. A copy of a record is left out, since it would stand in two sets.
     """
     key, calibration = stream(key, "dealt set"), None
     if with_calibration:
@@ -293,8 +288,7 @@ OF_BANK = (Kind.MIXED, *OF_QUERY)
 def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str, Writer]:
     """A writer for each file of the bank; empty if there is no model that a bank can hold.
 
-    Records that the audit dropped or did not sample have columns in the bank, too, so that outputs of a later target
-    have one row for every record of the given sets.
+    The bank also has the records that the audit dropped or did not sample: later outputs are of all given records.
     """
     shadows_kept = audit.shadows
     if not shadows_kept or len(sets.query.class_names) > MOST_CLASSES:

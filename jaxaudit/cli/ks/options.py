@@ -1,7 +1,4 @@
-"""The options of `jaxaudit ks`, and the meaning of their values. Imports nothing heavy, so that `--help` is instant.
-
-Among them are the tests that they mean, named by `--tests` or not.
-"""
+"""The options of `jaxaudit ks`, and the meaning of their values. Imports nothing heavy, so that `--help` is instant."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -224,9 +221,7 @@ class KSOptions:
 
 
 class KSInputs(NamedTuple):
-    """The sets that are used, the models to be judged and the one before the deletion, and what is `left_out`, in
-    words.
-    """
+    """The sets in use, the models to be judged and the one before the deletion, and what is `left_out`, in words."""
 
     sets: "NamedSets"
     targets: "tuple[ModelPlaces, ...]"

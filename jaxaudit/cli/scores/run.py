@@ -1,7 +1,4 @@
-"""Runs `jaxaudit scores`: scores records of text, or joins logs of several models, and writes the table.
-
-Of every table it says how to judge it.
-"""
+"""Runs `jaxaudit scores`: scores records of text, or joins logs of several models, and writes the table."""
 
 import os
 import re

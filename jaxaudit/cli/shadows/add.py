@@ -1,7 +1,4 @@
-"""Runs `jaxaudit shadows add`, `import` and `show`: what models of elsewhere say becomes a bank's, and what a bank has.
-
-Added are checked files, each completely or not at all; imported are the files of another tool, as a bank.
-"""
+"""Runs `jaxaudit shadows add`, `import` and `show`: outputs of models of elsewhere become a bank's."""
 
 import hashlib
 import math

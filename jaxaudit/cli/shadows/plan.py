@@ -1,7 +1,4 @@
-"""Runs `jaxaudit shadows plan`: draws the training sets of a new bank, or of further models of an existing one.
-
-Reads the records first: labels, copies, groups.
-"""
+"""Runs `jaxaudit shadows plan`: draws the training sets of a new bank, or of further models of an existing one."""
 
 import os
 import shlex
@@ -62,9 +59,8 @@ ADVICE = "free space there and repeat the command."
 
 class BankSets(NamedTuple):
     """The records of a bank; columns are the query set, the holdout, the calibration set. `dropped` are records that no
-    model is trained on; `groups` of query set and holdout are kept whole; `sampled_alike` is of records that are not
-    dropped; `columns` are of tables, with the words of all sets, and `gaps` names those with empty cells; `ids` are the
-    caller's own, if asked for.
+    model is trained on; `sampled_alike` is of the others; `columns` are of tables, with the words of all sets, and
+    `gaps` names those with empty cells; `groups` are kept whole; `ids` are the caller's own.
     """
 
     parts: tuple[np.ndarray, ...]
@@ -388,9 +384,8 @@ def _sampled_alike(
 def _copies(sets: Sets[Examples]) -> Bool[np.ndarray, " n"]:
     """Records to drop, because their membership would not determine whether a model was trained on their content.
 
-    In query set and holdout: every record with a copy in either that is not kept together with it. These do not depend
-    on the random split, so the remaining records are still split at random (`without_copies`). In the calibration set:
-    copies of a query or holdout record, and all but the first of equal records.
+    In query set and holdout: every record with a copy in either that is not kept together with it (`without_copies`).
+    In the calibration set: copies of a query or holdout record, and all but the first of equal records.
     """
     for other in sets.values():
         # Rejects sets whose records could not be equal because they were stored in different forms.

@@ -135,10 +135,7 @@ def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) ->
 
 
 def read_unlearn_sets(options: UnlearnOptions) -> Parts:
-    """The training and test records, and which to forget.
-
-    Test records that equal a training record are left out.
-    """
+    """The training and test records, and which to forget; test records that equal a training record are left out."""
     data = options.data
     if is_texts(data.data or ""):
         train, test, forget = read_text_sets(data, options.model.tokens)

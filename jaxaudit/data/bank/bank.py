@@ -1,6 +1,4 @@
-"""`Bank`: shadow models trained by anyone, in a directory whose files are checked against one another; and its
-writing.
-"""
+"""`Bank`: shadow models trained by anyone, a directory whose files are checked against one another; and its writing."""
 
 import hashlib
 import os

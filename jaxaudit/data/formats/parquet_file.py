@@ -1,14 +1,11 @@
 """Parquet files of another party: their columns as text, bounded before they are decoded.
 
-A few bytes of Parquet can hold gigabytes: pages are compressed, a value that occurs often is stored once, and a text
-may be stored as what it shares with the one before. So the headers of pages are added up first (`unpacked_bytes`), the
-schema decides what is read, and columns are decoded some rows at a time, texts with a number in place of each repeated
-one, which Arrow refuses for texts that are stored as differences. Values are added up before they are unpacked.
+A few bytes of Parquet can hold gigabytes: pages are compressed, and a value that occurs often is stored once. So the
+headers of pages are added up first (`unpacked_bytes`), and columns are decoded some rows at a time, texts with a number
+in place of each repeated one, which Arrow refuses for texts that are stored as differences.
 
-What a file unpacks to is read here from its footer and from the headers of its pages. pyarrow gives the footer's
-numbers per column chunk, but for a damaged file the call ends the process (version 26: an uncaught C++ exception). And
-a footer may say less than pages hold: a page is unpacked to the size in its own header, up to 2 GiB of which a few
-kilobytes may be made. Footer and headers are Thrift structs in the compact protocol:
+pyarrow gives the footer's numbers, but for a damaged file the call ends the process (version 26: an uncaught C++
+exception), and a footer may say less than pages hold. Footer and headers are Thrift structs in the compact protocol:
 https://github.com/apache/parquet-format and thrift-compact-protocol.md of Apache Thrift."""
 
 import json
@@ -83,9 +80,8 @@ def typed_columns(path: Path, names: list[str]) -> pa.Table:
 def read_parquet(path: Path, only: Callable[[str], bool] = lambda _: True) -> TextTable:
     """The cells as text, empty where missing.
 
-    Numbers, booleans, dates, times and decimals are converted to text; dictionary-encoded text is decoded. A column of
-    lists, or of anything else without a text, is refused. `only` says by its name whether a column is read; others get
-    empty cells, whatever their type.
+    Numbers, booleans, dates, times and decimals are converted to text. A column of lists, or of anything else without a
+    text, is refused. `only` says by its name whether a column is read; others get empty cells, whatever their type.
     """
     with opened_parquet(path) as (file, stream):
         schema, rows, count = file.schema_arrow, file.metadata.num_rows, len(file.schema_arrow.names)

@@ -46,8 +46,7 @@ def quietly() -> Iterator[None]:
 
 @contextmanager
 def parsing(complaint: str, advice: str) -> Iterator[None]:
-    """The context in which a parser reads untrusted data, quietly; any exception is an InputError, "WHAT (REASON);
-    ADVICE".
+    """Within this a parser reads untrusted data, quietly; any exception is an InputError, "WHAT (REASON); ADVICE".
 
     Damaged bytes can make parsers raise anything, so this context should contain little but calls of parsers.
     """

@@ -25,11 +25,9 @@ class Format(NamedTuple):
     """A format of files of records.
 
     Attributes:
-        ending: of the names of its files.
-        holds: what such a file has, for documentation.
+        ending: of the names of its files. `is_table`: whether its columns have names.
         reader: the function of a path and a `Reading` that gives `Examples`, as `MODULE:NAME` within `jaxaudit.data`;
             none of texts, which have no labels.
-        is_table: whether its columns have names.
     """
 
     ending: str

@@ -1,7 +1,6 @@
 """Tables of text: the cells of a CSV or Parquet file before columns are interpreted, and how a CSV file is written.
 
-A CSV file is UTF-8 with commas, semicolons or tabs, and decimal commas only beside the latter two. No message has the
-content of a cell.
+A CSV file is UTF-8 with commas, semicolons or tabs, and decimal commas only beside these two. No message has a cell.
 """
 
 import csv
@@ -128,9 +127,8 @@ def whole(cells: pa.ChunkedArray) -> bool:
 
 
 def find_format(data: bytes, path: Path) -> tuple[str, str, int]:
-    """What separates the cells of a file that holds these bytes, its decimal sign, and the number of cells in its first
-    line. Tabs separate cells if that line has one, else semicolons, else commas; beside the latter decimal commas are
-    none.
+    """What separates the cells of a file that holds these bytes (tabs if its first line has one, else semicolons, else
+    commas), its decimal sign (beside commas no comma), and the number of cells in that line.
     """
     text = _text(data, path)
     first = text.partition("\n")[0].partition("\r")[0]

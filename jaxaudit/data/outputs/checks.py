@@ -41,9 +41,7 @@ _BLOCK, _MOST = 1 << 19, 1 << 20
 
 
 class OutputCheck(NamedTuple):
-    """The claim that is checked, and what a failure is, with fields to be filled in. Of right outputs at most one file
-    in 1,000 fails; of `LINE_LEVEL` those in line.
-    """
+    """A claim, and its failure in words with fields. Of right files at most 1 in 1,000 fails, `LINE_LEVEL` in line."""
 
     name: str
     says: str
@@ -106,8 +104,7 @@ class OutputsBySet(NamedTuple):
 
 
 class OutOfLine(NamedTuple):
-    """Rows of a file, from 0, `stop` excluded, that belong to the records so many rows further on (below 0: back); 0 if
-    it is not known to which."""
+    """Rows from 0, without `stop`, that belong to the records so many rows further on (below 0: back; 0: unknown)."""
 
     start: int
     stop: int
@@ -240,9 +237,8 @@ def exchanged_rows(probabilities: Float[np.ndarray, "n classes"], labels: Int[np
     all rows of the own labels. If a row's outputs tell nothing of the records beside it, a sum gains x with probability
     exp(-v h(x / v)) at most, where v is the sum of the variances within labels and h(u) = (1 + u) log(1 + u) - u
     (Bennett 1962); all sums together with `LINE_LEVEL`. Where errors come in spells, means and variances of q r are as
-    many times as large as they are between `SHIFTS` and twice as many rows. A file in which equal labels are, at any
-    of these distances, more or fewer than in a random order by `IN_ORDER` standard errors, as in files sorted by class
-    or by time, is not looked at: near records may be alike there.
+    many times as large as they are between `SHIFTS` and twice as many rows. A file in which equal labels are, at any of
+    these distances, more or fewer than in a random order by `IN_ORDER` standard errors, as if sorted, is not looked at.
 
     >>> random = np.random.default_rng(1)
     >>> labels, swapped = random.integers(0, 5, 400), np.arange(400) + np.where(np.arange(400) < 40, [1, -1] * 200, 0)
@@ -313,9 +309,8 @@ def on_two_scales(outputs_by_set: OutputsBySet, *, by_heart: bool = False) -> st
 
     A model that was trained on a set is surer there, but of some other records it is as sure. Where of none, another
     softmax, temperature or preprocessing made one of the files, and that difference looks like memory. Of the first
-    set, the records in question, a model that was made to forget them may rightly be sure of none. Shares of votes are
-    left alone: the trees of a forest know their own records, and have no softmax. So are other numbers that are as
-    coarse, such as those of two decimals. What a model learned `by_heart` it is rightly surer of than of all else.
+    set, the records in question, a model that was made to forget them may rightly be sure of none. Shares of votes, and
+    other numbers as coarse, are left alone. What a model learned `by_heart` it is rightly surer of.
 
     >>> random = np.random.default_rng(1)
     >>> sure, unsure = (special.softmax(random.normal(0, scale, (200, 3)), axis=1) for scale in (9.0, 0.3))

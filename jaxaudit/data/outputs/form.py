@@ -61,8 +61,7 @@ def as_place(path: str | Path | OutputsPlace) -> OutputsPlace:
 
 
 class Expected(NamedTuple):
-    """The set that outputs must fit: its number of records, its classes by name or their number, and its name in
-    messages.
+    """The set that outputs must fit: its number of records, its classes by name or number, and its name in messages.
 
     `records` are the names of its records in order, if they are known: a file that names its records is read by them.
     """
@@ -204,9 +203,7 @@ def plain_name(name: str) -> str:
 def order_of_rows(
     names: Sequence[str] | None, where: str, expected: Expected, source: str
 ) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """The order of a file's rows that is the set's, and notes; None where the file, or the set, does not name its
-    records. `where` is the place of the names, for messages.
-    """
+    """The order of a file's rows that is the set's, and notes; None where file or set does not name records."""
     if names is None or expected.records is None:
         why = "it does not name its records" if names is None else f"{where} is not used"
         note = f"{why}: rows are taken in the order of the {expected.of}"

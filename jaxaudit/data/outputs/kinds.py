@@ -123,11 +123,7 @@ def refuse_bits(values: np.ndarray, source: str) -> None:
 
 
 def rounding_of_sums(classes: int, decimals: int | None, significant: int | None, dtype: str) -> float:
-    """How far from 1 the rounding of its entries can move the sum of a row of probabilities.
-
-    The entries have this number of `decimals` or of `significant` digits (None: not rounded so), or are of type
-    `dtype`.
-    """
+    """How far from 1 rounding to `decimals` or `significant` digits (None: no), or `dtype` can move a row's sum."""
     if significant is not None:
         return max(1e-3, 0.5 * 10.0**-significant * min(classes, 10) + SLACK)
     if decimals is not None:
@@ -255,8 +251,7 @@ def _sums(values: np.ndarray) -> np.ndarray:
     return np.concatenate([block.sum(axis=1, dtype=np.float64) for block in blocks(values)])
 
 
-# Applied to probabilities from any file: frameworks round a float32 softmax near 1 differently, by up to 1.2e-7, and
-# where many confidences lie there, this alone separates two equal samples.
+# Of any file: frameworks round a float32 softmax near 1 differently, by up to 1.2e-7: enough to separate equal samples.
 MOST_DECIMALS = 6
 # With more decimals, the grid is finer than the type's numbers near 1, and every number would appear to lie on it.
 _DECIMALS_OF = {"float16": 3, "bfloat16": 2}
@@ -266,9 +261,7 @@ _SAMPLE = 256
 
 
 def decimals_of(values: np.ndarray, dtype: str, least: int = 1) -> int | None:
-    """The fewest decimals, `least` to 6, that print all of `values` exactly; None if 6 are not enough.
-
-    Exactly means: rounding to that many decimals and storing as `dtype` gives the same bits.
+    """The fewest decimals, `least` to 6, that print `values` to the same bits of `dtype`; None if 6 are not enough.
 
     >>> decimals_of(np.array([0.25, 0.5, 1.0]), "float64"), decimals_of(np.array([1 / 3]), "float64")
     (2, None)
@@ -344,9 +337,7 @@ def round_to(values: np.ndarray, step: float) -> np.ndarray:
 
 
 def _everywhere(holds: Callable[[np.ndarray], bool], values: np.ndarray) -> bool:
-    """Whether a condition holds for all of `values`, block by block in `float64`, a few rows first: most failures show
-    there.
-    """
+    """Whether a condition holds for all of `values`, by blocks in `float64`, a few rows first, where most fail."""
     sample_size = min(_SAMPLE, max(1, _BLOCK // max(1, math.prod(values.shape[1:]))))
     sample = values[:: max(1, len(values) // sample_size)][:sample_size]
     return holds(sample.astype(np.float64)) and all(

@@ -1,8 +1,7 @@
 """Finds one model that counts as several, and one that is of another kind than all others, by numbers alone.
 
-A model is no evidence against itself. The same checkpoint that is asked again, with another batch size or in another
-number type, gives nearly the same numbers; two models that were trained apart do not. How near two models are is
-compared with how near the others are: learners differ in that by orders of magnitude.
+A model is no evidence against itself. The same checkpoint, asked again, gives nearly the same numbers; two models that
+were trained apart do not. How near is compared with the others: learners differ in that by orders of magnitude.
 """
 
 from collections.abc import Iterator, Sequence
@@ -115,9 +114,7 @@ def refuse_odd_models(
     source: str,
     membership: Bool[np.ndarray, "models pool"] | None = None,
 ) -> None:
-    """Refuses two models that are one, and one unlike all others, by what `numbers` call them. Where `membership` is
-    known, training sets that differ in few records may give nearly the same models.
-    """
+    """Refuses two models that are one, or one unlike all others. Where few records differ, models may be near."""
     for i, j in same_models(values):
         if membership is None or not 0 < (membership[i] != membership[j]).mean() < ALMOST:
             raise InputError(f"{source}: models {numbers[i]} and {numbers[j]} {ONE_MODEL.says}.")

@@ -1,7 +1,4 @@
-"""A model's outputs on a data set, from any framework: the numbers in a file, and the records that they are of.
-
-A table of records and a table of outputs may name the same records by a column.
-"""
+"""A model's outputs on a data set, from any framework: the numbers in a file, and the records that they are of."""
 
 import hashlib
 from collections.abc import Sequence
@@ -55,16 +52,12 @@ class Outputs:
 
     Attributes:
         values: `float32` or `float64[n, classes]`, as stored in the file. For two classes there may be one column, that
-            of the second class. Rows of probabilities sum to 1 as precisely as they were printed: they are not
-            renormalised, which would move them off the grid that `match_precision` needs.
-        kind: probabilities or logits.
+            of the second class. Rows of probabilities are not renormalised: that would move them off their grid.
         decimals: how many decimals they were printed with, at most 6; None if they were not rounded to decimals.
         dtype: the coarsest of bfloat16, float16 and the file's own type that holds its numbers; "text" for CSV.
-        name: the file's name.
         significant: how many significant digits they were printed with (`%.4g`, `%.3e`), 1 to 6; None if they were not
             so rounded, or are probabilities for which `decimals` are as coarse.
-        own_class: whether there are two columns for any number of classes: of all other classes together, and of the
-            record's own class.
+        own_class: whether there are always two columns: of all other classes together, and of the record's own class.
         reading: what the reader took the file's content for, where it had to guess, in words.
     """
 
@@ -132,9 +125,8 @@ def load_outputs(
 
     A table has a header that names a column for each class exactly as the class, or `p_0`, `p_1`, ..., in any order; or
     none, and the classes in their order. One more column may name or number the rows: it is left out. Commas,
-    semicolons or tabs separate cells, and numbers may have decimal commas beside the last two. For two classes one
-    column is enough: the probability (or the logit) of the class that its header names, else of class 1, as binary
-    classifiers give it. What has another form is refused with the header that would be read.
+    semicolons or tabs separate cells, with decimal commas beside the last two. For two classes one column is enough: of
+    the class that its header names, else of class 1. Another form is refused with the header that would be read.
 
     With `kind="auto"` rows within [0, 1] that sum to 1, within printing precision, are probabilities; numbers
     outside [0, 1] are logits (log-probabilities are logits too) and go through a softmax in float64. Logarithms of
@@ -143,18 +135,15 @@ def load_outputs(
 
     Args:
         path: the file, or the part of one that is of this set.
-        classes: their number, or their names in label order.
-        rows: the number of records of the set.
-        kind: the content of the file; by default it is detected.
+        classes: their number, or their names in label order. `rows`: the number of records of the set.
         of: the name of the set in messages.
         records: the names of the set's records, in order. The one further column, unless it counts the rows, or an
             array `record` of a `.npz`, must have these names, each once, and puts the rows in their order.
 
     Raises:
-        InputError: when the file cannot be read; has another number of rows or classes, or other names of records;
-            holds NaN, infinity, text or predicted labels; its rows are neither probabilities nor logits, or are
-            probabilities after a second softmax or logarithms that are not natural; or they could be either, as one
-            column of numbers of one sign.
+        InputError: the file cannot be read; has another number of rows or classes, or other names of records; holds
+            NaN, infinity, text or predicted labels; its rows are neither probabilities nor logits, or are probabilities
+            after a second softmax or logarithms that are not natural; or could be either (one column of one sign).
     """
     place = as_place(path)
     source = place.name
@@ -170,8 +159,7 @@ def outputs_of(
     """The outputs in an array, as `load_outputs` has those of a file.
 
     Args:
-        values: `[rows, classes]`, the classes in label order; or a table of pandas or Polars, whose columns are named
-            after the classes.
+        values: `[rows, classes]`, in label order; or a table of pandas or Polars with columns named after the classes.
         name: of the model, for messages.
 
     >>> outputs_of(np.array([[0.9, 0.1], [0.2, 0.8]]), ["cat", "dog"], 2, name="mine").kind
@@ -216,8 +204,7 @@ def _as_outputs(read: OutputColumns, expected: Expected, kind: Kind, source: str
         refuse_hard_labels(values, source, SURE if kind == "auto" else "")
     dtype = coarsest_dtype(values, dtype)
     decimals = decimals_of(values, dtype, least=int(inside(span)))
-    # d decimals of a probability have at most d digits; if all have fewer, the decimals only reach down to the smallest
-    # of them.
+    # d decimals have at most d digits; if all have fewer, the decimals only reach down to the smallest of them.
     most = MOST_DECIMALS if decimals is None or not inside(span) else decimals - 1
     significant = significant_of(values, dtype, most)
     tolerance = rounding_of_sums(values.shape[1], decimals, significant, dtype)
@@ -251,10 +238,9 @@ def confidence_of(outputs: Outputs, labels: np.ndarray) -> np.ndarray:
 def match_precision(confidences: np.ndarray, outputs: Outputs) -> np.ndarray:
     """`float32`: `confidences` rounded like the file of `outputs`, and to at most 6 decimals.
 
-    Apply it to every confidence that is compared, including those of `outputs`. Comparing rounded with unrounded
-    confidences would inflate the KS distance: near 1, where most of them lie, rounding alone separates the samples.
-    Even a full float32 softmax is rounded there, in another way by every framework; 6 decimals are common to all.
-    This is not needed if a file holds logits: then compare log-odds, rounded to one grid by `match_logits`.
+    Apply it to every confidence that is compared, including those of `outputs`. Near 1, where most of them lie,
+    rounding alone separates samples. Even a float32 softmax is rounded there, in another way by every framework; 6
+    decimals are common to all. Logits need only `match_logits`.
     """
     if outputs.kind == "logits":
         return round_like(confidences, None, None, "float32")

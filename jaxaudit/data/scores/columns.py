@@ -122,9 +122,8 @@ def refuse_copies(columns: Sequence[ScoreColumn], sets: np.ndarray, name: str) -
     """Refuses two columns of different models with the same numbers on some set, in roles that one model cannot have.
 
     The same are also numbers in the same or the reverse order, such as a loss and its log-likelihood. Few different
-    numbers, such as right or wrong, may be equal by chance: then all scores of both models must be the same. Where
-    three models that are trained alike have a score, nearly the same numbers are refused, too (`same_models`), except
-    before and after a deletion.
+    numbers may be equal by chance: then all scores of both models must be the same. Where three models that are trained
+    alike have a score, nearly equal ones are refused, too (`same_models`), except around a deletion.
     """
     for set_name in dict.fromkeys(sets.tolist()):
         of_set = [column._replace(values=column.values[sets == set_name]) for column in columns]

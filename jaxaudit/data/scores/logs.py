@@ -1,16 +1,11 @@
 """Scores of records in the logs of evaluation tools, one model's each; no text is kept, and no message has one.
 
-open-unlearning (`TOFU_EVAL.json`, `MUSE_EVAL.json`): a log is `{metric: {"agg_value": number, "value_by_index": {index:
-{...}}}}`; an attack's (`mia_*`) has that twice, of the forget set and of the holdout, MUSE's of three sets, of which a
-table takes one. Logs are joined by the indices of records, never by order. There are two truth ratios of opposite
-direction under one name; the losses tell which one a log has.
+open-unlearning: a metric of an attack (`mia_*`) has values by the index of a record of the forget set and of the
+holdout, MUSE's of three sets, of which a table takes one. Logs are joined by these indices, never by order.
 
-lm-evaluation-harness (`samples_TASK_DATE.jsonl`, release 0.4.13 with `--log_samples`; `lm_eval/api/task.py`,
-`evaluator.py`): `filtered_resps` has what the model gave for each request of a record: the sum over the tokens of the
-continuation, and whether greedy decoding gives the same; of a rolling request the sum alone. A record of several
-choices has a request each, and after them, for mutual information, another one each with an empty prompt. `target` is
-the index of the right choice or its text; what could be both is refused, and so are choices that are prompts
-(Winogrande).
+lm-evaluation-harness (`samples_TASK_DATE.jsonl`, release 0.4.13 with `--log_samples`): `filtered_resps` has a sum over
+tokens for each request of a record. A record of several choices has a request each, and after them, for mutual
+information, another one each with an empty prompt. `target` is the index of the right choice or its text.
 """
 
 import hashlib
@@ -95,8 +90,7 @@ class _Attack(msgspec.Struct):
 def read_log(path: Path, muse: str = PRIVLEAK) -> EvaluationLog:
     """The numbers a record in an evaluation log; of MUSE's, those of the set that `muse` names. `loss` is that of
     `mia_loss`, or else of the answers to the forget set's questions. `truth_ratio` is TOFU's, wrong / (correct +
-    1e-10), lower for records that were used; where the log has correct / (correct + wrong), it is computed from the
-    log's losses.
+    1e-10); where the log has correct / (correct + wrong), under the same name, it is computed from the losses.
     """
     metrics = _metrics(path)
     query: dict[str, LoggedScores] = {}
@@ -225,8 +219,7 @@ class Joined(NamedTuple):
 
 
 def model_names(paths: Sequence[Path]) -> list[str]:
-    """A name for each model, from its log's file or folder: the last part of its path that tells of a model, or of
-    several with one such part all of them.
+    """A name for each model from its log's path: the last part that tells of a model; where several have it, all parts.
 
     >>> model_names([Path("saves/eval/retain90/TOFU_EVAL.json"), Path("saves/unlearn/npo/evals/TOFU_EVAL.json")])
     ['retain90', 'npo']

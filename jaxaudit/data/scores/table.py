@@ -45,8 +45,7 @@ class ScoredModel(NamedTuple):
         role: what is known of the model. `target`: the model in question. `before`: the target before a deletion.
             `baseline`: it used neither query set nor holdout. `unused`: as a baseline, and trained like the target.
             `used`: trained like the target, with all of the query set.
-        name: its name; empty if it is the only one of its role.
-        scores: by name, one number a record; NaN where the model was not asked.
+        scores: one number a record; NaN where the model was not asked. `name`: empty if it is the only one of its role.
     """
 
     role: ModelRole
@@ -59,7 +58,6 @@ class ScoreTable:
     """Scores of records, and which set each record is in.
 
     Attributes:
-        name: of the file.
         sets: the set of each record, one of `SETS`.
         models: targets first.
         covariates: by name, a number a record that no model made.
@@ -67,9 +65,7 @@ class ScoreTable:
         guessed: the scores whose direction follows from their names alone.
         groups, pairs: the group and the pair of each record, numbered from 0, if any.
         strata: the group of each record, where the records of each group were dealt over both sets.
-        texts: the records as texts, if they are at hand.
-        ignored: names of columns that were not understood.
-        notes: how the file was read where that is not plain.
+        notes: how the file was read where that is not plain. `ignored`: names of columns that were not understood.
     """
 
     name: str
@@ -224,8 +220,7 @@ def load_scores(
     """A table of scores from a file: see `score_table` for its columns.
 
     Args:
-        path: a `.csv` with a header line, or a `.parquet`. Empty cells and null mean that a model was not asked; true
-            and false are 1 and 0.
+        path: a `.csv` with a header line, or a `.parquet`. Empty cells and null are NaN; true and false are 1 and 0.
         lower, higher: as for `score_table`.
     """
     path = Path(path)

@@ -204,8 +204,7 @@ def squared_grad_norms(
         - Exact for every function that JAX can differentiate, also if parameters are used several times.
         - For float32 parameters, the relative error is about 1e-6 times the ratio of the largest terms to their sum.
           Products without a stated precision are computed in full float32 on every device. `log_prob` itself must be
-          precise: near p = 1, `jax.nn.log_softmax` has an error of 1e-7 in 1 - p, which is large for a confident model;
-          use `precise_log_softmax`.
+          precise: use `precise_log_softmax`, since near p = 1 `jax.nn.log_softmax` has an error of 1e-7 in 1 - p.
         - An example's result does not depend on the other examples; a NaN stays with its example.
         - May be called inside `jit` and, over `params`, inside `vmap`. Chunks then run in a loop on the device, in
           which XLA's convolutions are slow on a CPU; otherwise the host runs the loop.
@@ -215,9 +214,9 @@ def squared_grad_norms(
         log_prob: `(params, inputs, labels) -> [n]`, the log-probability (nats) of each example's label. A pure
             function; traced once for each function object and shape, so pass the same object again.
         inputs: the examples, along the first axis of an array or of each array of a pytree. An object that is not an
-            array but has `shape`, `dtype` and slices is read one chunk at a time, so data need not fit into memory.
-        constants: pytrees of arrays, which `log_prob` gets as further arguments and for which no gradient is wanted,
-            such as the frozen weights below an adapter. What it closes over becomes part of the compiled program.
+            array but has `shape`, `dtype` and slices is read one chunk at a time, and need not fit into memory.
+        constants: pytrees of arrays, further arguments of `log_prob` for which no gradient is wanted, such as the
+            frozen weights below an adapter. What it closes over becomes part of the compiled program.
         chunk: examples at a time; by default as many as need about 60 MiB on a CPU and 256 MiB on other devices. Inside
             `vmap`, each model needs that much.
 
@@ -225,8 +224,7 @@ def squared_grad_norms(
         InputError: parameters are not real floats, or `log_prob` does not return one number per example.
 
     >>> def log_prob(params, inputs, labels):
-    ...     logits = inputs @ params["kernel"] + params["bias"]
-    ...     return jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
+    ...     return jax.nn.log_softmax(inputs @ params["kernel"] + params["bias"])[jnp.arange(len(labels)), labels]
     >>> params = {"kernel": jnp.zeros((2, 2)), "bias": jnp.zeros(2)}
     >>> found = squared_grad_norms(log_prob, params, jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.array([0, 1]))
     >>> found.leaves["kernel"].tolist(), found.leaves["bias"].tolist(), found.total.tolist()

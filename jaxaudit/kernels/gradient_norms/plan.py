@@ -63,9 +63,8 @@ class Use(NamedTuple):
 class GradientPlan:
     """How to compute the gradients of one example; the same for all examples. A value's place is its index.
 
-    `direct` has the place of a leaf that sites use at one place only, after `moves` of its entries alone. All other
-    leaves are `pulled`: values computed from them are used at `pulled_places`. `batches`: JAX can take many examples at
-    a time.
+    `direct` has the place of a leaf that sites use at one place only, after `moves` of its entries alone. Others are
+    `pulled`: values computed from them are used at `pulled_places`. `batches`: JAX can take many at a time.
     """
 
     program: Program
@@ -89,9 +88,7 @@ class GradientPlan:
 def make_plan(
     log_prob: Callable[..., Any], tree: Any, leaves: Sequence[Any], form: Any, example: Sequence[Any], trained: int
 ) -> GradientPlan:
-    """The plan for parameters and one example of these types; of `tree`, the `trained` leaves come first, then
-    constants.
-    """
+    """The plan for parameters and one example of these types; of `tree`, `trained` leaves come before constants."""
 
     def one(leaves: list[Array], *parts: Array) -> Array:
         inputs, labels = jax.tree.unflatten(form, [part[None] for part in parts])

@@ -1,9 +1,8 @@
 """The tests of `ks`: one file each, and one line in `BUILT_IN`.
 
-A test, an attack, a learner is a value in a file. Each test says which models it wants, what it refuses, what it needs
-to be believed, what it assumes, and how it judges; the first one asked for decides, the others stand beside it. rho is
-one of them, made where it is named. A user's own value goes to `judge(tests=)` and through JSON, terminal and page
-without a further line.
+Each test says which models it wants, what it refuses, what it needs to be believed, what it assumes, and how it judges;
+the first one asked for decides, the others stand beside it. A user's own value goes to `judge(tests=)` and through
+JSON, terminal and page without a further line.
 
 `__init__.pyi` lists the public names. Each is imported when it is first used; this file imports nothing heavy.
 """

@@ -107,9 +107,7 @@ def sets_alike(
 def models_on(
     evidence: Evidence, indices: slice | Indices
 ) -> list[tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]]]:
-    """Log-odds and training sets of the test's models on these records, one pair; none without, as on a bank's known
-    members.
-    """
+    """Log-odds and training sets of the test's models on these records, one pair; or none, as on a bank's members."""
     odds = evidence.log_odds(Kind.MIXED)[:, indices]
     has_odds = len(odds) and not np.isnan(odds[0]).any()
     return [(odds, evidence.members(Kind.MIXED)[:, indices])] if has_odds else []

@@ -72,9 +72,8 @@ class MembersTest(KSTest):
 
     Attributes:
         stated: `forgotten` requires an upper limit of at most this.
-        question: `used`: how much of the query set was used, at the time when the members were used. `left`: how much
-            the target still remembers of it, if it was trained further after the use, to unlearn. The numbers are the
-            same.
+        question: `used`: how much of the query set was used, when the members were used. `left`: how much the target
+            still remembers of it after unlearning. The numbers are the same.
     """
 
     stated: float = STATED_FRACTION

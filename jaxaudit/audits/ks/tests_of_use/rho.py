@@ -1,13 +1,10 @@
 """rho, a ratio of two KS distances, as a test of `ks`: algorithm 1 of Liu & Tsaftaris (2020) over replicates.
 
-A target is one model. It stands in every replicate against another pair of shadow models. The interval of rho is
-Student's t over replicates, its variance the replicates' plus the paired bootstrap's over query records.
-
-rho's `inconclusive` has reasons. An interval that straddles 1, or a failed decisive check: shadow models that do not
-fit their own data, a calibration set outside the domain, a denominator within the noise between seeds, too few records,
-outputs that have nothing to do with the labels. And a *positive control*, which the paper does not have: a model
-trained on both sets must come out as `not forgotten` before any target is called `forgotten`. On real digits it often
-does not (`experiments/results`), and then the paper's rule says `forgotten` of targets that used everything.
+A target is one model, and stands in every replicate against another pair of shadow models. The interval of rho is
+Student's t over replicates, its variance the replicates' plus the paired bootstrap's over query records. The paper does
+not have the *positive control*: a model trained on both sets must come out as `not forgotten` before any target is
+called `forgotten`. On real digits it often does not (`experiments/results`), and then the paper's rule says `forgotten`
+of targets that used everything.
 """
 
 import math

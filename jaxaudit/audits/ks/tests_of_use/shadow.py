@@ -44,8 +44,7 @@ class ShadowTest(KSTest):
     """Are the target's outputs like those of models that used none, half or all of the query set?
 
     Each shadow model is also trained on a random share of the calibration set. Where the target's outputs on that set
-    are known, and it used none of it, the test compares query set and calibration set; else it judges the query set
-    alone.
+    are known, and it used none of it, the test compares the two sets; else it judges the query set alone.
 
     Attributes:
         never: number of shadow models trained on none of the query set; at least 19, for a p-value of 0.05.

@@ -1,14 +1,10 @@
 """The interface of a test of `ks`: its shadow models, for `train_shadows`, and its judgement, for `judge`.
 
-Every file of this folder has one test, with the same parts in the same order. All ask whether it is known how much a
-target memorises: if not, "not used" cannot be told from "used and not memorised". Shadow models show how much *they*
-memorise. A query set and a holdout show that a target remembers, never that it did not use. The limit once divided what
-the target shows by what the *shadow models* remember, and lay below the truth for 44 of 80 targets that remember less
-than they. So a fraction, a limit and `forgotten` need one of two things. Known members (`metrics/memory.py`), which
-hold for any score that is blind to the sets, and assume no network, library or recipe. Or the target's own recipe: the
-user's word, which the target's outputs on records that it did not use must bear out, and which a plan that reduced the
-recipe takes back. A third way, shadow models of recipes down to one that hardly remembers, is honest and concludes
-nothing (0 of 20 targets that never used the set); it is not built. The p-value needs none of this.
+Unless it is known how much a target memorises, "not used" cannot be told from "used and not memorised". Shadow models
+show how much *they* memorise: a limit by them lay below the truth for 44 of 80 targets that remember less than they. So
+a fraction, a limit and `forgotten` need known members (`metrics/memory.py`), which assume no network, library or
+recipe; or the target's own recipe, the user's word, which its outputs on records that it did not use must bear out, and
+which a plan that reduced the recipe takes back. The p-value needs neither.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -141,10 +137,8 @@ class Judgement(NamedTuple):
         rests_on: names of the checks that it depends on. `weakened_by`: those that only weaken it when they fail.
         checks: the checks that the test itself made.
         details: the numbers of the test, as the result has them: of a test of use, of rho, or its own by name.
-        p, fraction: how far to trust `p_never`, and the fraction with its limits, which by default rests on what the
-            verdict does.
-        again: gives the finding for other numbers of the same target, such as an adjusted p-value, and the checks that
-            it depends on.
+        p, fraction: how far to trust `p_never`, and the fraction with its limits; by default as for the verdict.
+        again: gives the finding for other numbers, such as an adjusted p-value, and the checks that it depends on.
     """
 
     test: str
@@ -175,25 +169,21 @@ class KSTest(Protocol):
     """A test of whether a target used the query set. What inherits from this class needs no models unless it says so.
 
     Attributes:
-        name: letters and hyphens, unique among the tests of an audit; it names the test's random streams.
-        title: the name in words.
+        name: letters and hyphens, unique among an audit's tests; it names the test's random streams. `title`: in words.
         assumes: assumptions that no check can test, in a sentence.
         roles: the sets that the test needs beside the query set; a target from a file then has outputs on them, too.
         of_classes: the test compares probabilities of classes, which texts do not have.
         compares_calibration: the test also compares outputs on the calibration set, where targets have them.
         needs_before: the test compares outputs before a deletion with those after it.
-        trains: models are trained for the test.
-        of_guess: the masks of the test's models are drawn before those of targets.
+        trains: models are trained for the test. `of_guess`: their masks are drawn before those of targets.
         left_out: the models that serve as targets of known truth, when error rates are measured: those that used a
             known share of the query set, those that were dealt query set and holdout at random, or none.
         least: the fields that are numbers of models, one for each of `kinds` in this order, and the fewest models of
             each. Of models that exist already, such as those of a bank, these fields become the numbers there are.
 
     Options of the command line reach every test that is a dataclass with a field of the name `stated`, `question`,
-    `never`, `half` or `fully`; `targets` is the number of targets. A field of another value than its default stays.
-
-    A test may name the papers that it rests on in `source`, such as `Efron 1979; Holm 1979`, and say in `errors`, in a
-    sentence, how often its verdicts are wrong.
+    `never`, `half` or `fully`; `targets` is the number of targets. A field that is not at its default stays. A test may
+    name its papers in `source`, such as `Efron 1979; Holm 1979`, and say in `errors` how often its verdicts are wrong.
     """
 
     name: ClassVar[str]
@@ -252,17 +242,14 @@ class KSTest(Protocol):
         Args:
             key: random key of the audit; every test uses the stream of its name.
             outputs: the target's outputs, and the function that rounds other outputs to their resolution.
-            evidence: the outputs of the models.
-            common: checks that all tests share.
+            evidence: the outputs of the models. `common`: checks that all tests share.
             level: confidence level of intervals.
         """
         ...
 
 
 class Words(NamedTuple):
-    """The sentences of a finding of a test of use; `{p}`, `{share}`, `{most}` and `{level}` are filled in. `strange` is
-    a caveat of a detected use.
-    """
+    """A test's sentences; `{p}`, `{share}`, `{most}`, `{level}` are filled in. `strange`: a caveat of detected use."""
 
     detected: str = "Use of the query set was detected ({p})."
     share: str = "Estimated used fraction: {share}."

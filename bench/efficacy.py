@@ -2,18 +2,21 @@
 
 Promised, on two CPU cores, for 1,000 examples, a 784-784-512-256-128-10 network (MLP) and Liu's (CNN): the trace of
 the empirical Fisher information in no more than three quarters of the time of one ordinary gradient of the mean loss in
-JAX; and at least 1.6 (MLP) and 2 (CNN) times as fast as BackPACK's `BatchL2Grad`, 50 times as fast as `torch.func`'s
-vmap of grad, and 30 times as fast as a PyTorch loop that takes one backward pass an example.
+JAX; at least 1.6 (MLP) and 2 (CNN) times as fast as BackPACK's `BatchL2Grad` and Opacus's ghost norms
+(`GradSampleModuleFastGradientClipping`), 10 times as fast as the squares of Opacus's per-sample gradients
+(`GradSampleModule`), 50 times as fast as `torch.func`'s vmap of grad, and 30 times as fast as a PyTorch loop that takes
+one backward pass an example.
 
 Counting forbids more. Of the three products that a dense layer has in a gradient, the trace needs those forward and
 back, and of the first layer only the first: 3.5 of 5.9 GFLOP for the MLP and 31 of 44 for the CNN, .60 and .70 of a
-gradient at equal speed. BackPACK makes the gradient, too, so at equal speed it takes 1.67 and 1.4 times as long; what
-it takes beyond that is its own.
+gradient at equal speed. BackPACK and Opacus make the gradient, too, so at equal speed they take 1.67 and 1.4 times as
+long; what they take beyond that is their own.
 
-All have the same weights and must first find the same trace. `squared_grad_norms` and the gradient are timed compiled,
-as a second call is. vmap of grad and the loop, which take long and much memory, have rounds of their own. vmap of grad
-holds all examples' gradients at once for the MLP, as its tutorial does, and those of 50 for the CNN, whose would take
-26 GB; there it and the loop are timed on a part of the examples and extrapolated, as the notes say. Peak memory is the
+All have the same weights and must first find the same trace. For Opacus, which refuses its buffers, batch normalisation
+in evaluation is a module that scales and shifts. `squared_grad_norms` and the gradient are timed compiled, as a second
+call is. Per-sample gradients and the loop, which take long and much memory, have rounds of their own. Gradients of all
+examples are held at once for the MLP, as tutorials do, and those of 50 for the CNN, whose would take 26 GB; there they
+and the loop are timed on a part of the examples and extrapolated, as the notes say. Peak memory is the
 largest resident set of a fresh process that does this alone, once, Python, libraries and compilation included. The last
 cases put the trace beside the gradient for other widths, depths (hidden layers) and numbers of examples of a
 784-512-512-512-10 network. Five minutes.
@@ -41,6 +44,8 @@ AGREE = 1e-4
 """The largest relative difference of two traces: float32, and sums in another order."""
 
 GRADIENT, BACKPACK, VMAP, LOOP = "gradient (jax)", "BackPACK", "torch.func vmap(grad)", "pytorch loop"
+GHOST, SAMPLES = "Opacus, ghost norms", "Opacus, per-sample gradients"
+QUICK, SLOW = (BACKPACK, GHOST), (SAMPLES, VMAP, LOOP)
 
 
 class Subject(NamedTuple):
@@ -50,7 +55,7 @@ class Subject(NamedTuple):
         apply: parameters and inputs to logits.
         log_prob: the log-probability of each label.
         parts: of the examples, how many each extrapolated contender takes.
-        at_once: how many examples' gradients `torch.func` holds.
+        at_once: how many examples' gradients `torch.func` and Opacus hold.
     """
 
     name: str
@@ -86,7 +91,7 @@ def mlp() -> Subject:
 
 
 def cnn() -> Subject:
-    return subject("CNN", LiuCNN, (28, 28, 1), EXAMPLES, parts={VMAP: 100, LOOP: 50}, at_once=50)
+    return subject("CNN", LiuCNN, (28, 28, 1), EXAMPLES, parts={SAMPLES: 100, VMAP: 100, LOOP: 50}, at_once=50)
 
 
 def in_jax(of: Subject) -> dict[str, Callable[[], Any]]:
@@ -107,22 +112,39 @@ def in_jax(of: Subject) -> dict[str, Callable[[], Any]]:
 
 
 def in_torch(of: Subject) -> dict[str, Callable[[], float]]:
-    """The trace as BackPACK, `torch.func` and a loop find it; of a part of the examples where `of.parts` says so."""
+    """The trace as each library and a loop find it; of a part of the examples where `of.parts` says so."""
     import backpack
     import torch
     from backpack.extensions import BatchL2Grad
+    from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
     from torch import nn
 
     inputs = torch.from_numpy(np.ascontiguousarray(np.moveaxis(of.inputs, -1, 1)))
     labels = torch.from_numpy(of.labels.astype(np.int64))
     net, extended = torch_net(of), backpack.extend(torch_net(of))
     summed = backpack.extend(nn.CrossEntropyLoss(reduction="sum"))
+    # Opacus's hooks do nothing in evaluation mode. None of these modules does anything else in training.
+    ghost: Any = GradSampleModuleFastGradientClipping(for_opacus(of), loss_reduction="sum", use_ghost_clipping=True)
+    sampled: Any = GradSampleModule(for_opacus(of), loss_reduction="sum")
 
     def by_backpack() -> float:
         extended.zero_grad()
         with backpack.backpack(BatchL2Grad()):
             summed(extended(inputs), labels).backward()
         return sum(float(vars(p)["batch_l2"].sum()) for p in extended.parameters()) / len(labels)
+
+    def by_ghost_norms() -> float:
+        ghost.zero_grad()
+        nn.functional.cross_entropy(ghost(inputs), labels, reduction="sum").backward()
+        return float(ghost.get_norm_sample().square().mean())
+
+    def by_samples() -> float:
+        n, total = of.parts.get(SAMPLES, len(labels)), 0.0
+        for part in torch.arange(n).split(of.at_once or n):
+            sampled.zero_grad()
+            nn.functional.cross_entropy(sampled(inputs[part]), labels[part], reduction="sum").backward()
+            total += sum(float(p.grad_sample.square().sum()) for p in sampled.parameters())
+        return total / n
 
     def by_vmap() -> float:
         n = of.parts.get(VMAP, len(labels))
@@ -146,7 +168,22 @@ def in_torch(of: Subject) -> dict[str, Callable[[], float]]:
             total += sum(float(p.grad.square().sum()) for p in net.parameters() if p.grad is not None)
         return total / n
 
-    return {BACKPACK: by_backpack, VMAP: by_vmap, LOOP: by_loop}
+    return {BACKPACK: by_backpack, GHOST: by_ghost_norms, SAMPLES: by_samples, VMAP: by_vmap, LOOP: by_loop}
+
+
+def for_opacus(of: Subject) -> Any:
+    """The same network in training mode, without batch normalisation."""
+    from torch import nn
+
+    from bench.torch_networks import ScaleShift
+
+    def known(layer: Any) -> Any:
+        if not isinstance(layer, nn.BatchNorm2d):
+            return layer
+        ones = np.ones(layer.num_features, np.float32)
+        return ScaleShift({"scale": ones, "shift": 0 * ones})
+
+    return nn.Sequential(*map(known, torch_net(of))).train()
 
 
 def torch_net(of: Subject) -> Any:
@@ -191,8 +228,8 @@ def compare(of: Subject) -> tuple[Timings, Timings]:
         if abs(trace - theirs) > AGREE * trace:
             raise RuntimeError(f"{of.name}: the trace is {trace:.6g} here and {theirs:.6g} by {name}")
     ours, case = in_jax(of), f"{of.name}, {EXAMPLES:,} examples"
-    quick = interleave(case, {**ours, BACKPACK: in_other[BACKPACK]}, ROUNDS)
-    slow = {"jaxaudit": ours["jaxaudit"], **{name: in_other[name] for name in (VMAP, LOOP)}}
+    quick = interleave(case, {**ours, **{name: in_other[name] for name in QUICK}}, ROUNDS)
+    slow = {"jaxaudit": ours["jaxaudit"], **{name: in_other[name] for name in SLOW}}
     timings = interleave(f"{case}, slow ones", slow, SLOW_ROUNDS)
     share = {name: EXAMPLES / of.parts.get(name, EXAMPLES) for name in slow}
     return quick, Timings(
@@ -215,7 +252,7 @@ def growth() -> list[Timings]:
 def peak(of: str, contender: str | None) -> float:
     """MiB of a process at most, that does this once; with no contender, of one that has the data and libraries."""
     made = mlp() if of == "MLP" else cnn()
-    contenders = in_torch(made) if contender in (BACKPACK, VMAP, LOOP) else in_jax(made)
+    contenders = in_torch(made) if contender in (*QUICK, *SLOW) else in_jax(made)
     if contender is not None:
         jax.block_until_ready(contenders[contender]())
     return peak_mebibytes()
@@ -224,7 +261,7 @@ def peak(of: str, contender: str | None) -> float:
 def memory(of: str) -> str:
     """A note on the peak memory of each contender, each in a process of its own."""
     parts = []
-    for contender in (None, "jaxaudit", GRADIENT, BACKPACK, VMAP, LOOP):
+    for contender in (None, "jaxaudit", GRADIENT, *QUICK, *SLOW):
         with multiprocessing.get_context("spawn").Pool(1) as fresh:
             parts.append(f"{contender or 'nothing but data and JAX'} {fresh.apply(peak, (of, contender)):,.0f}")
     return f"{of}: peak memory in MiB: {', '.join(parts)}"
@@ -232,19 +269,20 @@ def memory(of: str) -> str:
 
 def main() -> None:
     timings, claims, notes = [], [], []
-    for of, over_backpack in ((mlp(), 1.6), (cnn(), 2.0)):
+    for of, over_quick in ((mlp(), 1.6), (cnn(), 2.0)):
         quick, slow = compare(of)
         timings += [quick, slow]
         claims += [
             Claim(f"{of.name}: jaxaudit / gradient", quick.ratio("jaxaudit", GRADIENT), 0.75, at_least=False),
-            Claim(f"{of.name}: {BACKPACK} / jaxaudit", quick.ratio(BACKPACK, "jaxaudit"), over_backpack),
+            *(Claim(f"{of.name}: {name} / jaxaudit", quick.ratio(name, "jaxaudit"), over_quick) for name in QUICK),
+            Claim(f"{of.name}: {SAMPLES} / jaxaudit", slow.ratio(SAMPLES, "jaxaudit"), 10),
             Claim(f"{of.name}: {VMAP} / jaxaudit", slow.ratio(VMAP, "jaxaudit"), 50),
             Claim(f"{of.name}: {LOOP} / jaxaudit", slow.ratio(LOOP, "jaxaudit"), 30),
         ]
         notes += [f"{of.name}: {name} was timed on {part} of {EXAMPLES:,} examples" for name, part in of.parts.items()]
         notes.append(memory(of.name))
     timings += growth()
-    packages = ["jax", "jaxlib", "flax", "optax", "numpy", "torch", "backpack-for-pytorch"]
+    packages = ["jax", "jaxlib", "flax", "optax", "numpy", "torch", "backpack-for-pytorch", "opacus"]
     report(Bench("efficacy", timings, claims, notes), packages)
 
 

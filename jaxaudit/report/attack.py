@@ -182,7 +182,7 @@ def _rate_columns(limits: Sequence[float]) -> dict[str, Column]:
     """A column for each stated false positive rate, of rows with rates."""
 
     def shown(row: AttackRates | Published, limit: float) -> str:
-        pairs = zip(row.tpr_at_fpr, row.realised_fpr, strict=True)
+        pairs = [*zip(row.tpr_at_fpr, row.realised_fpr, strict=True)]
         return next(_rate(rate.value, real.value) for rate, real in pairs if rate.fpr == limit)
 
     return {f"TPR at\n{level_text(limit)} FPR": partial(shown, limit=limit) for limit in limits}

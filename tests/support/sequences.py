@@ -67,22 +67,21 @@ def likelihoods(logits: Any, record: Any) -> Any:
 
 
 def trained_plainly(net: Any, params: Any, state: Any, inputs: np.ndarray, batches: Any, optimizer: Any) -> Any:
-    """The parameters after these minibatches (indices of records), each record's loss written as a sum over tokens."""
+    """The parameters after these minibatches (indices of records), one record's loss after another."""
 
-    @partial(jax.jit, static_argnums=1)
-    def gradient(params: Any, row: int) -> Any:
-        record = inputs[row]
+    def loss(params: Any, record: Any) -> Any:
+        tokens, following = jnp.where(record >= 0, record, -1 - record), record[1:]
+        said = jax.nn.log_softmax(net.apply(params, state, tokens[None], True)[0][0])
+        return -jnp.mean(said[jnp.arange(len(following)), following], where=following >= 0)
 
-        def loss(params: Any) -> Any:
-            tokens = jnp.array([token if token >= 0 else -1 - token for token in record.tolist()])
-            return -jnp.mean(likelihoods(net.apply(params, state, tokens[None], True)[0][0], record))
+    gradient, memory = jax.jit(jax.grad(loss)), optimizer.init(params)
 
-        return jax.grad(loss)(params)
-
-    memory = optimizer.init(params)
-    for chosen in batches:
-        gradients = [gradient(params, int(row)) for row in chosen]
-        mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *gradients)
+    @jax.jit
+    def stepped(params: Any, memory: Any, mean: Any) -> Any:
         updates, memory = optimizer.update(mean, memory, params)
-        params = optax.apply_updates(params, updates)
+        return optax.apply_updates(params, updates), memory
+
+    for chosen in batches:
+        gradients = [gradient(params, inputs[row]) for row in chosen]
+        params, memory = stepped(params, memory, jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *gradients))
     return params

@@ -324,6 +324,6 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     if options.source is ModelSource.ANSWERS:
         return parse_tests(options.audit.tests, usual_tests(possible, trained=False))
     if options.audit.tests is None:
-        on_calibration = inputs.targets and all("calibration" in model.places for model in inputs.targets)
+        on_calibration = inputs.targets and all("calibration" in {*model.places} for model in inputs.targets)
         return usual_tests(possible, on_calibration=bool(on_calibration))
     return parse_tests(options.audit.tests, possible)

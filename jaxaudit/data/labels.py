@@ -19,8 +19,9 @@ INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
 
 
 def counting(numbers: np.ndarray) -> bool:
-    """Whether these are 0, 1, 2, ... or 1, 2, 3, ..."""
-    return len(numbers) > 0 and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+    """Whether these are 0, 1, 2, ... or 1, 2, 3, ..., but for NaN in some places."""
+    away = (numbers - np.arange(len(numbers)))[~np.isnan(numbers)]
+    return len(away) > 0 and away[0] in (0, 1) and bool((away == away[0]).all())
 
 
 def as_number(cell: str) -> float:

@@ -86,8 +86,11 @@ class OwnTable:
         for name in self.inputs:
             cells = self._cells(name)
             numbers = float_cells(cells, text.decimal)
-            numbers = truth_cells(cells) if numbers is None else numbers
-            words = None if numbers is not None and np.isfinite(numbers).all() else read_cells(cells, text.decimal)
+            truths = truth_cells(cells, gaps) if numbers is None else None
+            numbers = truths if numbers is None else numbers
+            is_whole = numbers is not None and np.isfinite(numbers).all()
+            is_truth = gaps and truths is not None and bool(np.isfinite(truths).any())
+            words = None if is_whole or is_truth else read_cells(cells, text.decimal)
             if words is not None and not words.is_number.any() and not words.missing.all():
                 distinct = zip(words.texts.to_pylist(), words.missing, strict=True)
                 words_of[name] = tuple("" if gone else word for word, gone in distinct)
@@ -178,7 +181,7 @@ class OwnTable:
         return cells.numbers[cells.codes]
 
     def _refuse_row_numbers(self, numbers: np.ndarray, name: str) -> None:
-        if len(numbers) > _SUSPECT_ROWS and counting(numbers):
+        if np.isfinite(numbers).sum() > _SUSPECT_ROWS and counting(numbers):
             raise InputError(
                 f"{self.text.source}: column {name!r} counts the rows, and a model would learn a record's place by it; "
                 "leave it out (`drop`)."
@@ -310,9 +313,12 @@ def _identifiers(text: TextTable, left_alone: Sequence[str]) -> list[str]:
         if 2 * distinct <= text.rows:
             continue
         numbers = float_cells(cells, text.decimal)
-        texts = None if numbers is not None else read_cells(cells, text.decimal)
-        all_whole = numbers is not None and distinct == text.rows and bool((numbers == np.rint(numbers)).all())
-        if all_whole or (texts is not None and not (texts.is_number | texts.missing).all()):
+        if numbers is None:
+            texts = read_cells(cells, text.decimal)
+            if (texts.is_number | texts.missing).all():
+                numbers, distinct = texts.numbers[texts.codes], int(texts.is_number.sum())
+                numbers = numbers[~texts.missing[texts.codes]]
+        if numbers is None or (distinct == len(numbers) and bool((numbers == np.rint(numbers)).all())):
             notes.append(
                 f"column {name!r} has another value in most records and is read as an input; an identifier? Then "
                 "leave it out (`drop`)"
@@ -331,7 +337,7 @@ def _array(values: pa.Array) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SourceRows:
-    """The rows of a file, of which some can be written: `cells` of inputs and label, of a CSV file as text. A
+    """The rows of a file, of which some can be written: `cells` of inputs and label, of a CSV file as text. An
     empty `delimiter` says that the file is Parquet; `names` are all columns but those of `drop` and `groups`.
     """
 

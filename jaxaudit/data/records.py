@@ -1,4 +1,4 @@
-"""`Records`: records of one or several arrays that may be larger than memory, with labels of any kind.
+"""`Records`: records of one or several arrays that may be larger than memory, with labels.
 
 Several arrays are packed side by side as one, in float32, a slice at a time as they are read from a mapped file, and
 taken apart again by name where the module is called. So everything between file and module knows one array.
@@ -36,8 +36,8 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Labelled records on the host, read from disk on access: arrays `[n, ...]` by name, and labels `[n]` or `[n,
-    outputs]`. `by_name`: a network gets the arrays by their names; else there is a single one.
+    """Labelled records on the host, read from disk on access: arrays `[n, ...]` by name, and labels `[n]`.
+    `by_name`: a network gets the arrays by their names; else there is a single one.
     """
 
     arrays: Mapping[str, np.ndarray | StoredArray]

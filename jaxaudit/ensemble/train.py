@@ -275,16 +275,20 @@ def fit_many(
     check_ranges("[1, inf)", models_per_batch=stated)
     results = Results(summarize, checkpoints and call_directory(checkpoints, keys, membership, inputs, labels))
     size, pool = results.models_per_batch or stated, (np.asarray(inputs), np.asarray(labels))
-    used = slice(None) if isinstance(membership, AllBut) else membership.any(axis=0)
+    devices, learner = len(jax.local_devices()), with_decided_form(learner)
+    groups = []
+    if isinstance(learner, SteppedLearner):
+        groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
+    # Who walks the pool meets every record of it, with weight 0 or not.
+    everyone = any(group.pool for group in groups)
+    used = slice(None) if everyone or isinstance(membership, AllBut) else membership.any(axis=0)
     with_nan = pool[0].dtype.kind == "f" and np.isnan(pool[0].min(initial=0)) and np.isnan(pool[0][used]).any()
     if with_nan and not getattr(learner, "gaps", ()):
         raise InputError(
             "`inputs` have NaN: clean or drop such records, or give an `EstimatorLearner` whose `gaps` names the "
             "columns with empty cells."
         )
-    devices, learner = len(jax.local_devices()), with_decided_form(learner)
     if isinstance(learner, SteppedLearner):
-        groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, learner, members_only)
         if steps_from_host(learner):
             size = 1
         elif size is None:

@@ -132,11 +132,22 @@ def sampled(generator: np.random.Generator, records: Integers, groups: np.ndarra
 
 
 def features(generator: np.random.Generator, inputs: Shaped[np.ndarray, "n ..."]) -> Float[np.ndarray, "n features"]:
-    """Standardised inputs, or `MOST_FEATURES` random combinations of more; values that are not finite count as 0."""
-    flat = standardised(np.nan_to_num(inputs.reshape(len(inputs), -1).astype(np.float32), posinf=0, neginf=0))
+    """Standardised inputs, or `MOST_FEATURES` random combinations of more. NaN counts as its column's mean, infinity as
+    0.
+    """
+    flat = filled(inputs.reshape(len(inputs), -1).astype(np.float32))
+    flat = standardised(np.nan_to_num(flat, posinf=0, neginf=0))
     if flat.shape[1] > MOST_FEATURES:
         flat = standardised(flat @ generator.normal(size=(flat.shape[1], MOST_FEATURES)).astype(np.float32))
     return flat
+
+
+def filled(flat: Shaped[np.ndarray, "n columns"]) -> Shaped[np.ndarray, "n columns"]:
+    """Records with the mean of a column in place of its NaN; 0 in a column of nothing else."""
+    empty = np.isnan(flat)
+    if not empty.any():
+        return flat
+    return np.where(empty, np.nansum(flat, axis=0) / np.maximum((~empty).sum(axis=0), 1), flat).astype(flat.dtype)
 
 
 def standardised(features: np.ndarray) -> np.ndarray:

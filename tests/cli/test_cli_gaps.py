@@ -10,6 +10,9 @@ import pytest
 from support.cli_runs import jaxaudit, own_modules, refused
 from support.people import write_rows
 
+import jaxaudit as ja
+from jaxaudit.errors import InputError
+
 HEADER = ["age", "dose", "town", "pulse", "patient", "outcome"]
 FILL = -9.0
 MINE = """
@@ -195,11 +198,18 @@ def test_commands_that_train_networks_refuse_gaps_as_they_read(words: tuple[str,
 
 def test_a_number_of_each_patient_is_not_shared_for_its_gaps():
     rows = cells()
-    for visit, row in enumerate(rows):
-        row[3] = "" if visit < 6 else 1000 - int(str(row[4]))
-    write(rows)
     dealt = ("deal", "patients.csv", "--label", "outcome", "--groups", "patient", "--holdout-share", "0.5")
-    refused((*dealt, "--out", "deal"), ("'pulse'", "one value for each group"))
+    for gaps, other in ((6, 1000), (120, 0)):
+        for visit, row in enumerate(rows):
+            row[3] = "" if visit < gaps else abs(other - int(str(row[4])))
+        write(rows)
+        refused((*dealt, "--out", "deal"), ("'pulse'", "row by row, or one value for each group"))
+    # Numbers of visits, where each patient has one: of anybody, not of the patient.
+    for visit, row in enumerate(rows):
+        row[3] = "" if visit % 2 and visit < 60 else 5 * (97 * visit % 160) + 0.5
+        row[4] = visit // 2 if visit < 60 else visit
+    write(rows)
+    assert jaxaudit(*dealt, "--out", "deal").code == 0
 
 
 def test_gaps_are_dealt_in_tables_alone():
@@ -209,3 +219,7 @@ def test_gaps_are_dealt_in_tables_alone():
     refused(
         ("deal", "patients.csv", "--label", "outcome", "--holdout-share", "0.5", "--out", "deal"), (".npz", "'age'")
     )
+    records = ja.load("patients.csv", label="outcome", gaps=True)
+    with pytest.raises(InputError, match=r"no \.npz has"):
+        ja.deal(records, holdout=0.5, seed=1).save("saved")
+    assert not Path("saved").exists()

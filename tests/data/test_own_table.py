@@ -299,16 +299,26 @@ def test_gaps_among_numbers_are_kept_where_they_are_asked_for(write, tmp_path):
     examples = load(str(path), gaps=True)
     numbers = np.array([[1.5, np.nan, 1], [np.nan, 2, np.nan], [np.nan, 2, np.nan], [0.25, 3, np.nan]], np.float32)
     np.testing.assert_array_equal(examples.inputs[:, :3], numbers)
-    # Words, and true and false with gaps, are words: a missing one is as no word.
-    assert (len(examples.titles), examples.gaps) == (3 + 2 * 16, ("a", "b", "c"))
+    # A missing word is as no word; true and false are numbers, with gaps, too.
+    assert (len(examples.titles), examples.gaps) == (3 + 16 + 1, ("a", "b", "c", "sure"))
+    np.testing.assert_array_equal(examples.inputs[:, -1], np.array([1, np.nan, np.nan, 0], np.float32))
     hashes = examples.record_hashes.tolist()
     assert (hashes[1] == hashes[2], len(set(hashes))) == (True, 3)
-    assert load(str(path), gaps=True, exact=True).take(slice(2)).gaps == ("a", "b", "c")
+    assert load(str(path), gaps=True, exact=True).take(slice(2)).gaps == ("a", "b", "c", "sure")
     file = write({"a": [1.5, None, None, 0.25], "b": [None, 2, 2, 3], "c": [1, None, None, None], "label": [*"xyxy"]})
     np.testing.assert_array_equal(load(str(file), gaps=True).inputs, numbers)
     assert load(str(write({"a": [None] * 4, "b": [1, 2, 3, 5], "label": [*"xyxy"]})), gaps=True).gaps == ("a",)
     rows = [f"{'' if row % 9 == 0 else 700.5 - row},p{row},{'xy'[row % 2]}" for row in range(30)]
     path.write_text("\n".join(["weight,person,label", *rows]))
+    (note,) = load(str(path), gaps=True).notes
+    assert "'person'" in note
+    # A number of the row, and one of the person, are told with an empty cell, too.
+    rows = [f"{'' if row == 7 else row},{row % 4}.5,{'xy'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["place,weight,label", *rows]))
+    with pytest.raises(InputError, match="column 'place' counts the rows"):
+        load(str(path), gaps=True)
+    rows = [f"{'' if row == 7 else 900 - 3 * row},{row % 4}.5,{'xy'[row % 2]}" for row in range(30)]
+    path.write_text("\n".join(["person,weight,label", *rows]))
     (note,) = load(str(path), gaps=True).notes
     assert "'person'" in note
 

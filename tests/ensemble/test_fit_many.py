@@ -165,6 +165,12 @@ def test_records_that_are_no_members_are_never_read_in_an_own_walk():
         np.testing.assert_allclose(flat_rows(ours, 1)[0], alone(Normed, key, row), **CLOSE)
 
 
+def test_nan_is_refused_where_a_walk_meets_it_with_weight_zero_or_not():
+    poisoned = np.where(ROWS[3][:, None], INPUTS, np.nan).astype(np.float32)
+    with pytest.raises(InputError, match="have NaN"):
+        fit_many(KEYS[:1], ROWS[3:4], poisoned, LABELS, learner(small_mlp), execution=Execution(1))
+
+
 def regression(params: Any, model: int) -> np.ndarray:
     layer = nnx.to_pure_dict(params.params)["layers"][0]
     return np.append(layer["kernel"][model], layer["bias"][model])

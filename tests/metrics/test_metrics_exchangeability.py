@@ -79,6 +79,19 @@ def test_wide_many_constant_and_missing_inputs() -> None:
     assert shifted.inputs == 0.01
 
 
+def test_a_gap_is_as_the_mean_of_its_column() -> None:
+    """However far from 0: as 0, gaps were all that such a column shows."""
+    random = np.random.default_rng(8)
+    inputs = 1000 + random.normal(size=(600, 1)).astype(np.float32)
+    inputs[300:] += 0.5
+    gapped = np.where(random.random(600)[:, None] < 0.1, np.nan, inputs).astype(np.float32)
+    by_hand = np.where(np.isnan(gapped), np.nanmean(gapped), gapped).astype(np.float32)
+    common = np.zeros(600, int), np.zeros(600), np.arange(600), 300
+    found, wanted = (alike(jax.random.key(1), some, *common, permutations=99) for some in (gapped, by_hand))
+    assert found.inputs == wanted.inputs == 0.01
+    assert (found.clustered, found.mixed) == (wanted.clustered, wanted.mixed)
+
+
 def test_both_sets_need_records() -> None:
     inputs, labels, difficulty, copies = pile(5)
     for size in (0, 200):

@@ -98,6 +98,7 @@ def attack_splits(models: SplitModels, *, attacks: Sequence[Attack] | None = Non
                 f"the {attack.name} attack learns from {attack.shadows} shadow models, and none were trained: give "
                 f"`train_splits` a number of {'shadow_pairs' if attack.shadows == 'paired' else 'pooled_shadows'}."
             )
+    for attack in attacks:
         key = stream(keys[attack.shadows], attack.name)
         scores[attack.name] = attack.scores(key, models.inputs, shadows[attack.shadows])
     mean_pdtp, truth, key = models.measurements.mean(axis=0), models.truth, stream(models.key, "intervals")

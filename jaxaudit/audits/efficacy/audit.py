@@ -149,10 +149,10 @@ def audit_of_weights(
 
 
 def _class_names(examples: Examples | Records) -> tuple[str, ...]:
-    """Names in label order."""
+    """Names in label order; none of labels of another type than whole numbers."""
     if isinstance(examples, Examples):
         return examples.class_names
-    return tuple(map(str, range(int(examples.labels.max()) + 1)))
+    return tuple(map(str, range(int(examples.labels.max()) + 1))) if examples.labels.dtype.kind in "iu" else ()
 
 
 def _logits(net: PureModule, params: Any, state: Any, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:

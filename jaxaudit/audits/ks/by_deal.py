@@ -66,6 +66,10 @@ class Deal:
     def save(self, folder: Path | str) -> Path:
         """Writes query.npz and so on into a new folder, for `open_deal` and for `jaxaudit ks --deal`."""
         folder = Path(folder).expanduser()
+        if any(examples.gaps for _, examples in self.items()):
+            raise InputError(
+                "the sets have empty cells, which no .npz has: `jaxaudit deal` deals such a table as it is."
+            )
         try:
             folder.mkdir()
             for role, examples in self.items():

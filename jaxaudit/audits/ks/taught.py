@@ -30,7 +30,7 @@ from jaxaudit.metrics.difficulty import (
     taught_rows,
     units_of,
 )
-from jaxaudit.metrics.exchangeability import standardised
+from jaxaudit.metrics.exchangeability import filled, standardised
 from jaxaudit.metrics.scores import cut, log_odds
 from jaxaudit.randomness import generator_of, several, stream
 from jaxaudit.version import __version__
@@ -124,7 +124,7 @@ def _lack(examples: Examples) -> str:
         return f"{len(examples)} records are too few to teach it, of which {LEAST_RECORDS} are needed"
     if len(np.unique(examples.labels)) < 2:
         return "all records are of one class"
-    if inputs.min() == inputs.max():
+    if not np.fmin.reduce(inputs, axis=None) < np.fmax.reduce(inputs, axis=None):
         return "all inputs are the same number"
     return ""
 
@@ -159,9 +159,7 @@ def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n .
         least, largest = images.min(), images.max()
         return (images - least) / np.maximum(largest - least, np.float32(1e-6))
     flat = inputs.reshape(len(inputs), -1)
-    if examples.gaps:
-        empty = np.isnan(flat)
-        flat = np.where(empty, np.nansum(flat, axis=0) / np.maximum((~empty).sum(axis=0), 1), flat)
+    flat = filled(flat) if examples.gaps else flat
     if flat.shape[1] > MOST_COLUMNS:
         flat = _combined(generator_of(stream(key, "combinations")), flat)
     return np.clip(standardised(flat.astype(np.float32)), -FARTHEST, FARTHEST).astype(np.float32)

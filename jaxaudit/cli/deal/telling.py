@@ -53,17 +53,19 @@ def refuse_in_records(
 ) -> None:
     """Refuses inputs (`words` by column), labels and names that have values of the groups, which nobody can omit."""
     classes = np.array(examples.class_names)
-    # Where each record is a group of its own, any column with another value in each would be a name of them.
-    shared = len(np.unique(groups)) < len(groups)
 
-    def places_in(array: np.ndarray, records: slice | np.ndarray = slice(None)) -> list[int]:
-        return _columns_with(groups[records], array) or (_other_names(groups[records], array) if shared else [])
+    def places_in(array: np.ndarray, records: slice | np.ndarray = slice(None), most: bool = True) -> list[int]:
+        some = groups[records]
+        # Where each record is a group of its own, any column with another value in each would be a name of them.
+        shared = most and len(np.unique(some)) < len(some)
+        return _columns_with(some, array) or (_other_names(some, array) if shared else [])
 
     places = places_in(examples.inputs) if examples.inputs.ndim == 2 else []
     for place in np.flatnonzero(np.isnan(examples.inputs).any(axis=0)) if examples.gaps else ():
         full = ~np.isnan(examples.inputs[:, place])
         # Of few cells each may have another value by chance.
-        places += [place] if 2 * full.sum() > len(full) and places_in(examples.inputs[full, place], full) else []
+        cells, most = examples.inputs[full, place], bool(2 * full.sum() >= len(full))
+        places += [place] if full.sum() > 1 and places_in(cells, full, most) else []
     names = [name for name, column in words.items() if places_in(column)]
     names += [examples.titles[place] if examples.titles else "" for place in places]
     first = "".join(names[:1])[:40]

@@ -113,11 +113,13 @@ def float_cells(cells: pa.ChunkedArray, decimal: str) -> np.ndarray | None:
     return None
 
 
-def truth_cells(cells: pa.ChunkedArray) -> np.ndarray | None:
-    """`float64[rows]`: 1 and 0 for true and false in any case, NaN for nan; None if a cell is another."""
-    lower = pc.call_function("utf8_lower", [trimmed(cells)])
-    places = pc.call_function("index_in", [lower], pc.SetLookupOptions(pa.array(["false", "true", "nan"])))
-    return None if places.null_count else np.array([0, 1, np.nan])[places.to_numpy()]
+def truth_cells(cells: pa.ChunkedArray, gaps: bool = False) -> np.ndarray | None:
+    """`float64[rows]`: 1 and 0 for true and false in any case, NaN for nan and, with `gaps`, for cells that are
+    missing; None if a cell is another.
+    """
+    lower, missing = pc.call_function("utf8_lower", [trimmed(cells)]), ("nan", "", "na", "<na>") if gaps else ("nan",)
+    places = pc.call_function("index_in", [lower], pc.SetLookupOptions(pa.array(["false", "true", *missing])))
+    return None if places.null_count else np.array([0, 1, *[np.nan] * len(missing)])[places.to_numpy()]
 
 
 def whole(cells: pa.ChunkedArray) -> bool:

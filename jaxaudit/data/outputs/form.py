@@ -317,7 +317,7 @@ def _order(
 
 def counts_records(numbers: np.ndarray) -> bool:
     """Whether it is 0, 1, 2, ... or 1, 2, 3, ...: at least three, because two could be outputs."""
-    return len(numbers) > 2 and counting(numbers)
+    return len(numbers) > 2 and not np.isnan(numbers).any() and counting(numbers)
 
 
 def _refuse_whole(columns: Sequence[np.ndarray], expected: Expected, source: str) -> None:

@@ -199,8 +199,8 @@ def measure_pdtp(
         execution: see `Execution`; a stopped call is resumed as by `fit_many`.
 
     Returns:
-        The PDTP in nats of each measured record, with its seed floor. `finding` is the verdict: `records exposed`, `no
-            record exposed` or `inconclusive`.
+        The PDTP in nats of each measured record, with its seed floor. `finding` is the verdict: `records exposed`,
+            `no record exposed` or `inconclusive`.
 
     >>> import jaxaudit as ja
     >>> people = ja.ordinal(ja.load_table("breast-cancer"))

@@ -21,15 +21,18 @@ DEMO = {"query": "digits", "model": "mlp", "hidden": "256", "epochs": 40, "image
 """Defaults without data: the digits are embedded, and stored as 8x8."""
 
 
-def with_defaults(options: Options) -> Options:
-    """The options of `ks` or `power` with defaults filled in for the sets, the network and its training."""
+def with_defaults(options: Options, *, set_alone: bool = True) -> Options:
+    """The options of `ks` or `power` with defaults filled in for the sets, the network and its training. Without data,
+    the digits are the query set, or half of them, with the others as calibration set, unless it is a `set_alone` to be dealt.
+    """
     names = {str(role): name for role, name in named_sets(options.data).names.items()}
     query = names.get("query")
     options = with_usual(options, epochs=DEMO["epochs"] if query is None else EPOCHS)
     # A given warm-up may be longer than the default epochs.
     options.recipe.check()
     if query is None:
-        return with_usual(options, **DEMO)
+        halves = {} if set_alone else {"query": "digits@train[:900]", "calibration": "digits@train[900:]"}
+        return with_usual(options, **{**DEMO, **halves})
     calibration = None if "calibration" in names else other_split(query)
     if calibration is not None:
         say(f"no --calibration given; using {calibration}")

@@ -280,3 +280,12 @@ def test_texts_alone_are_dealt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     done = jaxaudit("ks", "--query", "texts.jsonl", "--epochs", "1", "--effort", "full", "--json")
     assert done.code == 0, done.err
     assert done.result["targets"][0]["tests"][0]["name"] == "members"
+
+
+@pytest.mark.outer
+def test_a_test_that_is_named_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digits are then no set to be dealt: half of them are the calibration set."""
+    monkeypatch.chdir(tmp_path)
+    few = ("--epochs", "1", "--recipe", "hidden=4", "--sample", "50", "--test-option", "rho.replicates=2", "--json")
+    data = jaxaudit("ks", "--tests", "rho", *few).result["provenance"]["data"]
+    assert [data[role]["name"] for role in ("query", "calibration")] == ["digits@train[:900]", "digits@train[900:]"]

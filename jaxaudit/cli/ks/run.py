@@ -94,7 +94,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
-    options = with_defaults(options)
+    options = with_defaults(options, set_alone=set_alone)
     options = with_values(options, tests=",".join(tests_named(options)))
     whole = read_case(options, set_alone=set_alone)
     if set_alone:

@@ -23,7 +23,7 @@ DEMO = {"query": "digits", "model": "mlp", "hidden": "256", "epochs": 40, "image
 
 def with_defaults(options: Options, *, set_alone: bool = True) -> Options:
     """The options of `ks` or `power` with defaults filled in for the sets, the network and its training. Without data,
-    the digits are the query set, or half of them, with the others as calibration set, unless it is a `set_alone` to be dealt.
+    the digits are the query set, or half of them, beside the others as calibration set, if it is no `set_alone`.
     """
     names = {str(role): name for role, name in named_sets(options.data).names.items()}
     query = names.get("query")

@@ -1,9 +1,19 @@
 """What Python and NumPy allocate, and what a process holds."""
 
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def peak(call: Callable[[], object]) -> int:
+    """The most bytes at once during a call, those of other threads of the process included."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def test_of_a_large_bank_one_file_of_outputs_is_in_memory(tmp_path: Path):
         for model in bank.finished().tolist():
             model_outputs(bank, model)
 
-    # The rows as booleans, and a few arrays of 50,000 numbers. Other threads are counted, too: of two peaks the smaller.
+    # The rows as booleans, and a few arrays of 50,000 numbers; of two peaks the smaller, as other threads count, too.
     assert min(peak(read), peak(read)) < models * records + 15_000_000
 
 

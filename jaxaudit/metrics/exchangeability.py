@@ -76,7 +76,7 @@ def alike(
       depend on the sets, and ties are broken at random.
 
     Args:
-        inputs: the features of all records, of any shape; values that are not finite count as 0.
+        inputs: the features of all records, of any shape; NaN counts as its column's mean, infinity as 0.
         difficulty: one number per record that does not depend on its set, such as mean log-odds of models without it.
         copies: equal for equal records, such as a hash. The p-values of what is None are NaN.
         groups: the group of each record, if whole groups were assigned at random: then whole groups are permuted and

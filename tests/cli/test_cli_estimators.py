@@ -73,6 +73,16 @@ def test_own_code_is_trained_and_prints_to_nobody():
     assert json.loads(Path("bank/bank.json").read_text())["recipe"].startswith("model mine.py:make, source of model")
 
 
+def test_a_bank_whose_first_training_failed_takes_another_recipe_and_one_with_a_model_does_not():
+    failed, trained, other = (
+        jaxaudit("shadows", "train", *PATIENTS, *model, "--out", "bank")
+        for model in (("--model", "mine.py:Vain"), ("--model", "mine.py:make"), FOREST)
+    )
+    assert (failed.code, trained.code, other.code) == (2, 0, 2)
+    assert "other recipe" in other.err
+    assert json.loads(Path("bank/bank.json").read_text())["recipe"].startswith("model mine.py:make")
+
+
 ENCODED = """
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier

@@ -24,7 +24,18 @@ from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import OUTPUTS, BankData, BankNetwork, PlannedModels, PlanOptions
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples, align_classes, align_dealt, concatenate
-from jaxaudit.data.bank.bank import DROPPED, GROUPS, IDS, LABELS, MEMBERSHIP, SEEDS, bank_files, grow, make_folder
+from jaxaudit.data.bank.bank import (
+    DROPPED,
+    GROUPS,
+    IDS,
+    LABELS,
+    MEMBERSHIP,
+    SEEDS,
+    bank_files,
+    finished_in,
+    grow,
+    make_folder,
+)
 from jaxaudit.data.bank.description import (
     DESCRIPTION,
     FOLDER,
@@ -195,9 +206,14 @@ def deal_bank(key: Key[Array, ""], sets: BankSets, description: Description, coi
 
 
 def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
-    """Refuses to write a plan into a bank that was planned `earlier` with other data or options, or for more models."""
+    """Refuses to write a plan into a bank that was planned `earlier` with other data or options, or for more models.
+
+    A bank whose training failed before its first model was done takes another recipe.
+    """
     ours, earlier_facts = _facts(planned), {} if earlier is None else _facts(earlier)
-    differing = [name for name in earlier_facts if ours[name] != earlier_facts[name]]
+    untrained = earlier is not None and earlier.recipe and not len(finished_in(out, earlier.models))
+    compared = [name for name in earlier_facts if not untrained or name not in OF_THE_RECIPE]
+    differing = [name for name in compared if ours[name] != earlier_facts[name]]
     if differing:
         raise InputError(
             f"--out {out} is a bank with other {', '.join(differing)}, as its {DESCRIPTION} says; repeat its own "
@@ -208,6 +224,9 @@ def refuse_other(out: Path, earlier: Description | None, planned: Description) -
             f"--out {out} is a bank of {earlier.models} models, and a bank only grows: give --models {earlier.models} "
             "or more (nothing was changed)."
         )
+
+
+OF_THE_RECIPE = ("outputs", "recipe")
 
 
 def _facts(of: Description) -> dict[str, Any]:

@@ -59,6 +59,7 @@ from .outputs.checks import rows_out_of_line as rows_out_of_line
 from .outputs.checks import shifted_rows as shifted_rows
 from .outputs.checks import softmaxed_twice as softmaxed_twice
 from .outputs.checks import stale_rows as stale_rows
+from .outputs.checks import unwritten_rows as unwritten_rows
 from .outputs.form import OutputsPlace as OutputsPlace
 from .outputs.form import shared_record_names as shared_record_names
 from .outputs.model_copies import refuse_odd_models as refuse_odd_models

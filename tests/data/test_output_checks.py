@@ -18,6 +18,7 @@ from jaxaudit.data import (
     shifted_rows,
     softmaxed_twice,
     stale_rows,
+    unwritten_rows,
 )
 from jaxaudit.data.outputs.model_copies import pairs_within, standard_ranks, unlike_others
 from jaxaudit.errors import InputError
@@ -132,6 +133,46 @@ def test_a_part_of_a_query_set_that_was_not_used_is_not_stale() -> None:
         holdout = file(random, 1000, 5, 0.0)
         assert stale_rows(*query, holdout) is None
         assert stale_rows(*query) is not None
+
+
+@pytest.mark.parametrize("bad", ["query set", "holdout", "members"])
+@pytest.mark.parametrize("place", ["at the end", "anywhere"])
+def test_rows_that_were_never_written_are_found(bad: str, place: str) -> None:
+    """24 of 400, where the other sets have 4; and not where all sets have as many, nor of a model that knows members
+    alone, nor of votes, which tie.
+    """
+    random = np.random.default_rng(5)
+
+    def outputs_by_set(blank: dict[str, int], votes: int = 0) -> OutputsBySet:
+        outputs, labels = {}, {}
+        for name in ("query set", "holdout", "members"):
+            outputs[name], labels[name] = file(random, 400, 2)
+            count = blank.get(name, 4)
+            rows = random.choice(400, count, replace=False) if place == "anywhere" else np.arange(400 - count, 400)
+            outputs[name] = np.round(outputs[name] * votes) / votes if votes else outputs[name]
+            outputs[name][rows] = special.softmax(np.zeros(2))
+        return OutputsBySet(outputs, labels, "holdout")
+
+    ((name, (check, words)),) = rows_out_of_line(outputs_by_set({bad: 24})).items()
+    assert (name, check.name) == (bad, "rows written")
+    assert words.startswith("24 of 400 rows have one number for every class, and so have 8 of 800")
+    for others in (
+        rows_out_of_line(outputs_by_set({})),
+        rows_out_of_line(outputs_by_set({bad: 24}), by_heart=True),
+        rows_out_of_line(outputs_by_set({bad: 24}, votes=20)),
+    ):
+        assert "rows written" not in {check.name for check, _ in others.values()}
+
+
+def test_rows_that_say_nothing_are_rarely_taken_for_unwritten_ones() -> None:
+    """At most 1 in 10,000 for a set of exchangeable records; here none of 3,000 deals of three sets, of any number."""
+    random = np.random.default_rng(6)
+    for _ in range(3000):
+        blank = random.permutation(600) < random.integers(0, 600)
+        outputs = np.where(blank[:, None], 0.5, np.linspace(0.6, 0.9, 600)[:, None] * [1, 0] + [0.05, 0.1])
+        sizes = random.multinomial(600, [0.5, 0.3, 0.2]).cumsum()[:2]
+        parts = dict(zip("abc", np.split(outputs, sizes), strict=True))
+        assert not unwritten_rows(OutputsBySet(parts, {}))
 
 
 def test_a_file_of_unknown_or_single_classes_tells_nothing() -> None:

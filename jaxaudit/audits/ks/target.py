@@ -204,7 +204,7 @@ def _of_files(
     by_heart = failed == [Role.QUERY, Role.HOLDOUT] and Role.MEMBERS in order
     by_heart = by_heart and knows_members_alone(outputs_by_set, words[Role.MEMBERS])
     order |= {role: msgspec.structs.replace(order[role], passed=True) for role in failed if by_heart}
-    for set_name, (_, message) in rows_out_of_line(outputs_by_set).items():
+    for set_name, (_, message) in rows_out_of_line(outputs_by_set, by_heart=by_heart).items():
         role = next(role for role in roles if words[role] == set_name)
         if order[role].passed:
             order[role] = Check(names[role][1], False, None, None, True, f"{files[role].name}: {message}")

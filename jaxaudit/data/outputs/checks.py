@@ -67,6 +67,11 @@ EXCHANGED = OutputCheck(
     "of {rows} rows, some fit the records {size} row(s) before or after them, in runs too short to be named: were rows "
     "exchanged, as where several processes write one file? Make the outputs anew, in the order of the records",
 )
+UNWRITTEN = OutputCheck(
+    "rows written",
+    "{blank} of {rows} rows have one number for every class, and so have {others} of {rest} on the other sets: were "
+    "they never written, or filled in where the model gave no answer? Make the outputs anew, one row for each record",
+)
 TWICE_ON_SOME = OutputCheck(
     "softmax once",
     "the outputs on the {sets} went through a softmax twice, and others did not: make all files in one way",
@@ -111,13 +116,16 @@ class OutOfLine(NamedTuple):
     shift: int
 
 
-def rows_out_of_line(outputs_by_set: OutputsBySet) -> dict[str, tuple[OutputCheck, str]]:
+def rows_out_of_line(outputs_by_set: OutputsBySet, *, by_heart: bool = False) -> dict[str, tuple[OutputCheck, str]]:
     """The check that the rows of a file fail, and what is wrong, in words, by set; of records in question that the
-    model did not use, nothing more is known than of the unseen ones.
+    model did not use, nothing more is known than of the unseen ones. A model that learned its members `by_heart` may
+    say nothing of all others.
     """
-    messages: dict[str, tuple[OutputCheck, str]] = {}
+    messages = {} if by_heart else unwritten_rows(outputs_by_set)
     first, name_unseen = next(iter(outputs_by_set.probabilities)), outputs_by_set.unseen
     for name, probabilities in outputs_by_set.probabilities.items():
+        if name in messages:
+            continue
         labels, unseen = outputs_by_set.labels[name], None
         if name == first and name_unseen is not None:
             unseen = outputs_by_set.probabilities[name_unseen], outputs_by_set.labels[name_unseen]
@@ -128,6 +136,32 @@ def rows_out_of_line(outputs_by_set: OutputsBySet) -> dict[str, tuple[OutputChec
             messages[name] = check, check.says.format(**where, size=abs(run.shift), way=way)
         elif distance := exchanged_rows(probabilities, labels):
             messages[name] = EXCHANGED, EXCHANGED.says.format(rows=len(labels), size=distance)
+    return messages
+
+
+def unwritten_rows(outputs_by_set: OutputsBySet) -> dict[str, tuple[OutputCheck, str]]:
+    """The check of sets with more rows of one number for every class than chance deals to them, and words, by set.
+
+    An array of zeros that a loop did not fill to its end is read as such rows. Of exchangeable records a set has k of
+    all B such rows, or more, about as often as a binomial number of B with the set's share of the records is as large
+    (the hypergeometric one is spread less: Hoeffding 1963, theorem 4): at most `LINE_LEVEL`, here. Shares of votes tie
+    by themselves, and are left alone.
+
+    >>> outputs = special.softmax(np.random.default_rng(1).normal(0, 3, (300, 3)), axis=1)
+    >>> zeros = np.where(np.arange(300)[:, None] < 285, outputs, 1 / 3)
+    >>> list(unwritten_rows(OutputsBySet({"query set": outputs, "holdout": zeros}, {})))
+    ['holdout']
+    """
+    outputs = outputs_by_set.probabilities
+    blank = {name: int((np.ptp(numbers, axis=1) == 0).sum()) for name, numbers in outputs.items()}
+    records, blanks = sum(map(len, outputs.values())), sum(blank.values())
+    messages = {}
+    for name, count in blank.items():
+        size = len(outputs[name])
+        often = float(special.bdtrc(count - 1, blanks, size / records)) if count else 1.0
+        if often <= LINE_LEVEL and not _are_shares_of_votes(np.concatenate([rows.max(1) for rows in outputs.values()])):
+            words = {"blank": count, "rows": size, "others": blanks - count, "rest": records - size}
+            messages[name] = UNWRITTEN, UNWRITTEN.says.format(**words)
     return messages
 
 

@@ -26,7 +26,7 @@ from jaxaudit.cli.parsers import (
     parse_workers,
     share_check,
 )
-from jaxaudit.data.formats.registry import OF_SETS
+from jaxaudit.data.formats import OF_SETS
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:

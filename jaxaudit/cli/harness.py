@@ -37,7 +37,7 @@ from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.parsers import parse_workers
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Job, Outcome, Summary
-from jaxaudit.data.formats.registry import OF_SETS
+from jaxaudit.data.formats import OF_SETS
 from jaxaudit.errors import InputError, InputErrors
 
 if TYPE_CHECKING:

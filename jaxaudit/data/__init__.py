@@ -4,7 +4,7 @@ Whatever is missing, irregular, damaged, too large or of another kind is an `Inp
 other type; `Raises` says only what a reader refuses beyond that. Writers raise `OSError` where nothing can be written.
 
 A name or a path becomes `Examples` (arrays) or a `Table` (columns of numbers and categories) in `files.py`; overlap,
-classes and preprocessing are here, too. `formats/`: a kind of file each; `known_sets.py`, `tfds.py`: sets by name;
+classes and preprocessing are here, too. `formats/`: a kind of file each; `tfds.py`: sets by name;
 `own_table.py`: records of people; `deals.py`: what a deal left; `outputs/`: what a target said; `weights.py`: arrays by
 name; `bank/`: shadow models that anybody trained; `scores/`: a number a record and model.
 

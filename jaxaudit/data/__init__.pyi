@@ -27,6 +27,7 @@ from .examples import Examples as Examples
 from .examples import Role as Role
 from .examples import Sets as Sets
 from .examples import concatenate as concatenate
+from .files import digits as digits
 from .files import load as load
 from .files import load_table as load_table
 from .formats.arrays import NpzArrays as NpzArrays
@@ -43,7 +44,6 @@ from .groups import load_groups as load_groups
 from .groups import number_sets as number_sets
 from .images import is_image as is_image
 from .images import prepare_images as prepare_images
-from .known_sets import digits as digits
 from .labels import checked_groups as checked_groups
 from .labels import encode_labels as encode_labels
 from .labels import number_groups as number_groups

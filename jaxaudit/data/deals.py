@@ -22,9 +22,9 @@ from jaxtyping import Int
 from msgspec import Meta
 
 from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.formats import OF_SETS, TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
-from jaxaudit.data.formats.registry import OF_SETS, TABLES
 from jaxaudit.data.outputs.form import RECORD as RECORD
 from jaxaudit.data.outputs.form import SET, OutputsPlace, titles_of
 from jaxaudit.data.outputs.kinds import Kind

@@ -1,20 +1,22 @@
-"""Labelled records by name or path, as `Examples` or as a `Table`: the only place where a string selects a data set."""
+"""Labelled records by name or path, as `Examples` or as a `Table`: the only place where a string selects a data set.
+
+The sets known by name are digits, tumours and wines of scikit-learn, which need no network.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 import jaxaudit.data.tfds as tfds
 from jaxaudit.data.examples import Examples, joined
+from jaxaudit.data.formats import LABELLED, Reading
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
-from jaxaudit.data.formats.registry import LABELLED, Reading
 from jaxaudit.data.images import IDX_NAME, load_image_folders, read_idx, read_idx_folder
-from jaxaudit.data.known_sets import breast_cancer, digits, wine
 from jaxaudit.data.labels import encode_labels, flat
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists
@@ -29,12 +31,10 @@ from jaxaudit.data.selection import (
     read_slices,
     split_name,
 )
-from jaxaudit.data.table import Table, join_tables
+from jaxaudit.data.table import Column, Table, join_tables
 from jaxaudit.data.tfds import data_folder, on_disk, read_prepared
 from jaxaudit.errors import InputError, without_folders
 
-_EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits}
-"""The sets that come with this package and with scikit-learn; their one split is `train`."""
 Labelled = TypeVar("Labelled", Examples, Table)
 
 
@@ -201,10 +201,6 @@ def _file(source: str) -> Path:
     return path
 
 
-_EMBEDDED_TABLES: dict[str, Callable[[], Table]] = {"breast-cancer": breast_cancer, "wine": wine}
-TABLE_NAMES = tuple(_EMBEDDED_TABLES)
-
-
 def _read(path: Path, how: Reading) -> Examples:
     """The records in a file or folder, named after it."""
     if path.is_dir():
@@ -315,3 +311,47 @@ def _checked(inputs: np.ndarray, source: str) -> np.ndarray:
     if len(inputs) and not inputs.size:
         raise InputError(f"{source}: inputs of shape {inputs.shape} are empty; was the file written completely?")
     return inputs
+
+
+def digits() -> Examples:
+    """The 1,797 handwritten digits that scikit-learn carries, as `uint8[1797, 8, 8]`, white ink on black.
+
+    scikit-learn stores 17 gray levels v = 0..16 (counts of set pixels in 4x4 blocks). They become round(v * 255 / 16),
+    which is one-to-one: the level is `round(pixel * 16 / 255)`.
+
+    Source: E. Alpaydin, C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI, CC BY 4.0 (its test part).
+
+    >>> digits()
+    Examples(digits: 1797 records of shape (8, 8), 10 classes)
+    """
+    # Imported here because scikit-learn takes about a second to import.
+    from sklearn.datasets import load_digits
+
+    levels, labels = load_digits(return_X_y=True)
+    images = np.rint(levels.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    return Examples(images, np.asarray(labels, np.int32), tuple("0123456789"), "digits")
+
+
+def breast_cancer() -> Table:
+    """569 tumours, 30 numbers each: W. Wolberg et al. (1995), Breast Cancer Wisconsin (Diagnostic), UCI, CC BY 4.0."""
+    from sklearn.datasets import load_breast_cancer
+
+    return _table(load_breast_cancer(), "breast-cancer")
+
+
+def wine() -> Table:
+    """178 wines of three growers, 13 numbers each: S. Aeberhard, M. Forina (1992), Wine, UCI, CC BY 4.0."""
+    from sklearn.datasets import load_wine
+
+    return _table(load_wine(), "wine")
+
+
+def _table(bunch: Any, name: str) -> Table:
+    columns = tuple(Column(str(feature)) for feature in bunch.feature_names)
+    return Table(bunch.data, columns, bunch.target.astype(np.int32), tuple(map(str, bunch.target_names)), name)
+
+
+_EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits}
+"""Sets that scikit-learn brings, so that they need no network; their one split is `train`."""
+_EMBEDDED_TABLES: dict[str, Callable[[], Table]] = {"breast-cancer": breast_cancer, "wine": wine}
+TABLE_NAMES = tuple(_EMBEDDED_TABLES)

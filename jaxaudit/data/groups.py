@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from jaxaudit.data.examples import Examples, Role, Sets
+from jaxaudit.data.formats import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.formats.registry import TABLES
 from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, join_groups
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices

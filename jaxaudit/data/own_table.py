@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int, Shaped
 
-from jaxaudit.data.columns import WIDTH, codes_of_words
 from jaxaudit.data.examples import Examples
+from jaxaudit.data.formats import Reading
 from jaxaudit.data.formats.parquet_file import (
     has_dealt_groups,
     index_names,
@@ -25,7 +25,6 @@ from jaxaudit.data.formats.parquet_file import (
     read_text_table,
     typed_columns,
 )
-from jaxaudit.data.formats.registry import Reading
 from jaxaudit.data.formats.text_table import (
     NAMELESS,
     TextTable,
@@ -38,7 +37,7 @@ from jaxaudit.data.formats.text_table import (
 )
 from jaxaudit.data.labels import COLUMN, as_number, counting, encode_labels
 from jaxaudit.data.selection import choose_splits
-from jaxaudit.data.table import MISSING, Column, Table, check_choice
+from jaxaudit.data.table import MISSING, WIDTH, Column, Table, check_choice, codes_of_words
 from jaxaudit.errors import InputError
 
 LABEL = "label"

@@ -18,8 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, Real
 from threadpoolctl import ThreadpoolController
 
-from jaxaudit.data.columns import frame
-from jaxaudit.data.table import Column
+from jaxaudit.data.table import Column, frame
 from jaxaudit.errors import InputError, check_ranges, few, first_line
 
 SUMS = 1e-4

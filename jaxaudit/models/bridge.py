@@ -14,9 +14,9 @@ from jaxtyping import Array, Key
 
 from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
-from jaxaudit.models.attention import GPT
 from jaxaudit.models.causal import Adapters
 from jaxaudit.models.module import WAYS_ON, Head, ModuleFactory, Origin, PureModule, needed_inputs
+from jaxaudit.models.networks import GPT
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 
 UNFIT = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxaudit.data import load, load_table
-from jaxaudit.data.columns import as_indices, columns_as_read, frame
+from jaxaudit.data.table import as_indices, columns_as_read, frame
 from jaxaudit.errors import InputError
 
 pytest.importorskip("pandas")

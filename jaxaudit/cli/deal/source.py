@@ -30,8 +30,8 @@ from jaxaudit.data.deals import RECORD, file_hash, key_as_json, record_names, re
 from jaxaudit.data.deals import Key as DealKey
 from jaxaudit.data.examples import Role
 from jaxaudit.data.files import comparable
+from jaxaudit.data.formats import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.registry import TABLES
 from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.labels import COLUMN, number_groups
 from jaxaudit.data.own_table import SourceRows, refuse_read_otherwise, source_rows

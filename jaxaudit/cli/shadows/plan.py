@@ -48,14 +48,13 @@ from jaxaudit.data.bank.description import (
     Sizes,
     read_description,
 )
-from jaxaudit.data.columns import columns_as_read
 from jaxaudit.data.examples import Role, Sets, gaps_of
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.groups import groups_in_words, load_ids
 from jaxaudit.data.pairs import CALIBRATION, find_overlap, refuse_held
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
-from jaxaudit.data.table import Column
+from jaxaudit.data.table import Column, columns_as_read
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError, writing
 from jaxaudit.metrics.exchangeability import alike

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxaudit.data.examples import Role
+from jaxaudit.data.formats import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
-from jaxaudit.data.formats.registry import TABLES
 from jaxaudit.data.labels import as_number, counting
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.outputs.checks import ONE_ARRAY

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.formats.registry import TABLES
+from jaxaudit.data.formats import TABLES
 from jaxaudit.data.labels import MISSING
 from jaxaudit.data.outputs.form import titles_of
 from jaxaudit.data.paths import whole_file

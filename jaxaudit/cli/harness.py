@@ -26,6 +26,7 @@ from jaxaudit.cli.options import (
     PLACES,
     ModelSource,
     OptionField,
+    as_parameters,
     command_line,
     fields_of,
     identity_of,
@@ -33,7 +34,6 @@ from jaxaudit.cli.options import (
     models_source,
     refuse_without_effect,
 )
-from jaxaudit.cli.parameters import as_parameters
 from jaxaudit.cli.parsers import parse_workers
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Job, Outcome, Summary

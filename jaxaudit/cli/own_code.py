@@ -78,15 +78,6 @@ def load_value(flag: str, text: str, code: OwnCode) -> Any:
         raise InputError(f"{flag} {text}: {kind} {source} has no {code.name!r}.") from error
 
 
-def is_of_sklearn(name: str | None) -> bool:
-    """Whether the value of `--model` names an estimator of the installed scikit-learn, whose parameters are a recipe.
-
-    >>> is_of_sklearn("sklearn.svm:SVC"), is_of_sklearn("sklearn.py:make"), is_of_sklearn("mine.py:make")
-    (True, False, False)
-    """
-    return name is not None and name.startswith("sklearn.") and not name.startswith("sklearn.py:")
-
-
 def source_hash(code: OwnCode | None) -> str | None:
     """`blake2b:...` of the source file of loaded code; None for built-in code."""
     file = code and (code.file or getattr(sys.modules.get(code.module), "__file__", None))

@@ -205,6 +205,15 @@ def parse_template(text: str) -> str:
     return text.replace("\\n", "\n")
 
 
+def is_of_sklearn(name: str | None) -> bool:
+    """Whether the value of `--model` names an estimator of the installed scikit-learn, whose parameters are a recipe.
+
+    >>> is_of_sklearn("sklearn.svm:SVC"), is_of_sklearn("sklearn.py:make"), is_of_sklearn("mine.py:make")
+    (True, False, False)
+    """
+    return name is not None and name.startswith("sklearn.") and not name.startswith("sklearn.py:")
+
+
 def is_table(name: str) -> bool:
     """Whether a set of this name, without its split, may be a table with named columns.
 

@@ -11,7 +11,6 @@ from jaxaudit.cli.groups import Network, RecipeFlags, ShadowNetwork
 from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.own_code import (
     OF_TEXTS,
-    is_of_sklearn,
     load_own,
     load_value,
     parse_model,
@@ -19,7 +18,7 @@ from jaxaudit.cli.own_code import (
     parse_sized,
     pretrained_config,
 )
-from jaxaudit.cli.parsers import parse_lora
+from jaxaudit.cli.parsers import is_of_sklearn, parse_lora
 from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jaxaudit.cli.parameters import at_home
+from jaxaudit.cli.options import at_home
 from jaxaudit.cli.progress import say
 
 RUN = "directory written by --out, or file with the output of --json."

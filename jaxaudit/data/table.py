@@ -1,7 +1,8 @@
 """`Table`: labelled records with named columns of numbers or categories, and its encodings for learners.
 
-Sets are compared as numbers, of which a column of words has several (`codes_of_words`). For an estimator with an encoder
-of its own they become an index into the words of the column again, and a frame with the words where it is fitted.
+Sets are compared as numbers, of which a column of words has several (`codes_of_words`). For an estimator with an
+encoder of its own they become an index into the words of the column again, and a frame with the words where it is
+fitted.
 """
 
 import hashlib

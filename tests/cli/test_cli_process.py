@@ -13,7 +13,7 @@ from support.banks import QUERY, RECORDS, planned, target, train
 from support.cli_runs import jaxaudit, process
 
 from jaxaudit import load_bank
-from jaxaudit.cli.parameters import at_home
+from jaxaudit.cli.options import at_home
 
 HEAVY = ("jax", "numpy", "scipy", "sklearn", "flax", "optax", "matplotlib", "PIL", "pyarrow", "tensorflow_datasets")
 MISSPELT = ("--query", "q.npz", "--calibration", "c.npz", "--target", "t.csv")

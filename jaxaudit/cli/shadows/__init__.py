@@ -18,7 +18,8 @@ from jaxaudit.cli.groups import (
 )
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import ModelSource, group, option, refuse_options
-from jaxaudit.cli.own_code import ESTIMATOR, NETWORKS, OF_TEXTS, OWN, is_of_sklearn, parse_judged
+from jaxaudit.cli.own_code import ESTIMATOR, NETWORKS, OF_TEXTS, OWN, parse_judged
+from jaxaudit.cli.parsers import is_of_sklearn
 from jaxaudit.errors import InputError
 
 BANK = "Bank"

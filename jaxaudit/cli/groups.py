@@ -202,7 +202,7 @@ class Seeded:
 
 @dataclass(frozen=True)
 class Output:
-    """Options of what is printed and written; a command with verdicts adds `fail_on`, see `failing`."""
+    """What is printed and written; a command with verdicts has an option `fail_on` beside it, see `failing`."""
 
     as_json: bool = option(
         "Print one JSON object instead of a table.",
@@ -233,7 +233,7 @@ def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE) -> Any:
 
 def failing() -> Any:
     """A field for `--fail-on`, whose kind has the command's verdicts."""
-    return option("Exit with status 3 on this verdict. Repeatable.", default=(), decides=False)
+    return option("Exit with status 3 on this verdict. Repeatable.", default=(), panel=OUTPUT, decides=False)
 
 
 Effort = Literal["quick", "full"]

@@ -120,7 +120,7 @@ def run(command: Command, options: Any) -> None:
             # Printed even if the directory cannot be written, so that the work is not lost.
             hint = "" if output.details else "--details prints all checks and numbers."
             show(as_terminal(part, hint), outcome.record if as_json else None)
-    if part.conditions & set(getattr(output, "fail_on", ())):
+    if part.conditions & set(getattr(options, "fail_on", ())):
         raise typer.Exit(3)
 
 

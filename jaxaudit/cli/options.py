@@ -132,9 +132,12 @@ class OptionField(typing.NamedTuple):
         return () if declared.argument or declared.in_recipe else declared.flags or (f"--{self.setting}",)
 
 
-def option(help: str, *flags: str, default: Any = None, **declared: Any) -> Any:
-    """A field of a group of options; see `DeclaredOption`. It must be given if its default is `...`."""
-    return dataclasses.field(default=default, metadata={"declared": DeclaredOption(help, flags, **declared)})
+def option(help: str, *flags: str, default: Any = None, panel: str = "", **declared: Any) -> Any:
+    """A field of a group of options; see `DeclaredOption`. It must be given if its default is `...`. Of an option that
+    is in no group, `panel` is the heading in the help.
+    """
+    metadata = {"declared": DeclaredOption(help, flags, **declared), "panel": panel}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def training_option(help: str, *flags: str, **declared: Any) -> Any:
@@ -162,7 +165,7 @@ def fields_of(options: Any) -> Iterator[OptionField]:
     for outer in dataclasses.fields(options):
         alone = "declared" in outer.metadata
         inside = options if alone else getattr(options, outer.name)
-        panel, of = ("", EVERY_SOURCE) if alone else (outer.metadata["panel"], outer.metadata["of"])
+        panel, of = outer.metadata["panel"], outer.metadata.get("of", EVERY_SOURCE)
         for inner in [outer] if alone else _own_first(type(inside)):
             name, declared = inner.name, inner.metadata["declared"]
             kind = _hints(type(inside))[name]

@@ -42,33 +42,8 @@ def named_attacks(flags: "AttackFlags", built_in: Iterable[Any]) -> tuple[Any, .
 
 
 @dataclass(frozen=True)
-class ByBank:
-    """Options of attacks with a bank."""
-
-    shadows: Path | None = bank_of_shadows(
-        "Attack every record by the shadow models of this bank (shadows plan|train|add|import, or ks --out): LiRA, "
-        "RMIA, BASE and others. Nothing is trained.",
-    )
-    target: tuple[Path, ...] = bank_option(
-        "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
-        "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
-        default=(),
-        names="file",
-    )
-    members: tuple[Path, ...] = bank_option(
-        "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
-        "Repeatable: one per --target, in the same order.",
-        default=(),
-        names="file",
-    )
-    target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
-        "--shadows: what the targets' files contain.", default="auto"
-    )
-
-
-@dataclass(frozen=True)
-class AttackFlags(ByBank, Seeded):
-    """Options of the targets, the number of attacks, and the attacks."""
+class AttackFlags(Seeded):
+    """The attacks, their number and targets, and a bank to attack by."""
 
     attacks: str | None = option(
         "Attacks to make, such as distance,frequency; with --shadows: "
@@ -96,13 +71,25 @@ class AttackFlags(ByBank, Seeded):
         minimum=1,
         of=TRAINED_HERE,
     )
-
-
-@dataclass(frozen=True)
-class AttackOutput(Output):
-    """Options of what is printed and written."""
-
-    fail_on: tuple[Literal["gives-records-away", "gives-some-away", "inconclusive"], ...] = failing()
+    shadows: Path | None = bank_of_shadows(
+        "Attack every record by the shadow models of this bank (shadows plan|train|add|import, or ks --out): LiRA, "
+        "RMIA, BASE and others. Nothing is trained.",
+    )
+    target: tuple[Path, ...] = bank_option(
+        "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
+        "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
+        default=(),
+        names="file",
+    )
+    members: tuple[Path, ...] = bank_option(
+        "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
+        "Repeatable: one per --target, in the same order.",
+        default=(),
+        names="file",
+    )
+    target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
+        "--shadows: what the targets' files contain.", default="auto"
+    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +100,8 @@ class AttackOptions:
     model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=TRAINED_HERE)
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
     audit: AttackFlags = group(AUDIT, AttackFlags())
-    output: AttackOutput = group(OUTPUT, AttackOutput())
+    fail_on: tuple[Literal["gives-records-away", "gives-some-away", "inconclusive"], ...] = failing()
+    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:
@@ -140,7 +128,7 @@ def _check_attacks(options: AttackOptions) -> None:
 ATTACK = Command(
     "attack",
     AttackOptions,
-    {ModelSource.BANK: "attack.by_bank:prepare_attack_by_bank"},
+    {ModelSource.BANK: "attack.run:prepare_attack_by_bank"},
     """How well do membership attacks do on a kind of classifier? (Long, Bindschaedler & Gunter 2017)
 
     Trains classifiers on random halves of the records and attacks target records: was the record in the training set,

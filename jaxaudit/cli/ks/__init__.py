@@ -20,7 +20,7 @@ def _check_sets(options: KSOptions) -> None:
 
 def _check_failing(options: KSOptions) -> None:
     if options.scores.by is None:
-        of_groups = [verdict for verdict in options.output.fail_on if verdict.startswith("group-")]
+        of_groups = [verdict for verdict in options.fail_on if verdict.startswith("group-")]
         refuse_options({"--fail-on": of_groups}, f"{', '.join(of_groups)} is of --scores with --by group")
 
 

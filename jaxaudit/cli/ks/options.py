@@ -172,15 +172,6 @@ class KSFlags(Seeded):
 
 
 @dataclass(frozen=True)
-class KSOutput(Output):
-    """Options of what is printed and written."""
-
-    fail_on: tuple[
-        Literal["forgotten", "not-forgotten", "inconclusive", "group-remembered", "group-suspected"], ...
-    ] = failing()
-
-
-@dataclass(frozen=True)
 class KSOptions:
     """All options of the command."""
 
@@ -190,7 +181,10 @@ class KSOptions:
     model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(), of=~ModelSource.SCORES)
     audit: KSFlags = group(AUDIT, KSFlags())
-    output: KSOutput = group(OUTPUT, KSOutput())
+    fail_on: tuple[
+        Literal["forgotten", "not-forgotten", "inconclusive", "group-remembered", "group-suspected"], ...
+    ] = failing()
+    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:

@@ -44,13 +44,6 @@ class PDTPFlags(Seeded):
 
 
 @dataclass(frozen=True)
-class PDTPOutput(Output):
-    """What is printed and written."""
-
-    fail_on: tuple[Literal["records-exposed", "inconclusive"], ...] = failing()
-
-
-@dataclass(frozen=True)
 class PDTPOptions:
     """All options of the command."""
 
@@ -58,7 +51,8 @@ class PDTPOptions:
     model: ClassifierOptions = group(MODEL, ClassifierOptions())
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
     audit: PDTPFlags = group(AUDIT, PDTPFlags())
-    output: PDTPOutput = group(OUTPUT, PDTPOutput())
+    fail_on: tuple[Literal["records-exposed", "inconclusive"], ...] = failing()
+    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:

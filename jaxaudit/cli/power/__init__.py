@@ -95,13 +95,6 @@ class PowerFlags(Seeded):
 
 
 @dataclass(frozen=True)
-class PowerOutput(Output):
-    """Options of what is printed and written."""
-
-    fail_on: tuple[Literal["insufficient"], ...] = failing()
-
-
-@dataclass(frozen=True)
 class PowerOptions:
     """All options of the command."""
 
@@ -110,7 +103,8 @@ class PowerOptions:
     model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(), of=~ModelSource.SCORES)
     audit: PowerFlags = group(AUDIT, PowerFlags())
-    output: PowerOutput = group(OUTPUT, PowerOutput())
+    fail_on: tuple[Literal["insufficient"], ...] = failing()
+    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:

@@ -149,13 +149,6 @@ class GivenOutputs:
 
 
 @dataclass(frozen=True)
-class UnlearnOutput(Output):
-    """What is printed and written."""
-
-    fail_on: tuple[Literal["distinguishable", "not-distinguishable", "inconclusive"], ...] = failing()
-
-
-@dataclass(frozen=True)
 class UnlearnOptions:
     """All options of the command."""
 
@@ -164,7 +157,8 @@ class UnlearnOptions:
     model: UnlearnNetwork = group(MODEL, UnlearnNetwork(), of=ModelSource.TRAINING)
     recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=50, batch_size=32, learning_rate=0.1, optimizer="sgd"))
     audit: UnlearnFlags = group(AUDIT, UnlearnFlags())
-    output: UnlearnOutput = group(OUTPUT, UnlearnOutput())
+    fail_on: tuple[Literal["distinguishable", "not-distinguishable", "inconclusive"], ...] = failing()
+    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:

@@ -11,34 +11,38 @@ import shlex
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Bool, Int, Key, Shaped
 
+from jaxaudit.audits.ks.by_group import MOST_PERMUTATIONS, MOST_TESTS, holdout_groups_needed, records_a_set_needed
 from jaxaudit.cli.deal import LEAST_BLIND, SEED_BITS, DealFlags, DealOptions
-from jaxaudit.cli.deal.source import (
-    NUMBERS,
-    DealSide,
-    DealtUnits,
-    RecordSource,
-    TextSource,
-    dealt_units,
-    draw_deal,
-    home_writer,
-    key_writer,
-    read_source,
-    read_text_source,
-    single_groups,
-)
+from jaxaudit.cli.deal.source import RecordSource, TextSource, read_source, read_text_source
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.show import Summary
-from jaxaudit.data.deals import CHALLENGE, DEAL_RECORD, HOME, KEY, file_hash, group_numbers, read_key
-from jaxaudit.data.labels import COLUMN
-from jaxaudit.randomness import stream
-from jaxaudit.runs.directory import new_directory, write_files
+from jaxaudit.data.deals import (
+    CHALLENGE,
+    DEAL_RECORD,
+    HOME,
+    KEY,
+    file_hash,
+    group_numbers,
+    key_as_json,
+    read_key,
+    record_order,
+)
+from jaxaudit.data.deals import Key as DealKey
+from jaxaudit.data.examples import Role
+from jaxaudit.data.labels import COLUMN, number_groups
+from jaxaudit.errors import InputError
+from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
+from jaxaudit.metrics.score_tests import counted_deals
+from jaxaudit.metrics.usage import ALPHA
+from jaxaudit.randomness import generator_of, stream
+from jaxaudit.runs.directory import Writer, new_directory, write_files
 from jaxaudit.version import __version__
 
 
@@ -48,27 +52,23 @@ def deal_records(options: DealOptions) -> Summary:
     how, out, salt = options.deal, options.out, secrets.token_hex(32)
     source = (read_text_source if is_texts(options.data.data) else read_source)(options.data)
     units = dealt_units(source.groups, source.copies, within=options.data.by is not None)
-    seed = seed_of(how)
+    # Without --seed one that nobody can guess.
+    seed = LEAST_BLIND + secrets.randbelow(2**SEED_BITS - LEAST_BLIND) if how.seed is None else how.seed
     key = key_of_deal(seed, how)
-    rows = draw_deal(key, how, units)
-    source.refuse_telling(units)
-    source, numbers = source.as_written(rows.values()), None
+    sides = {name: np.flatnonzero(row) for name, row in draw_deal(key, how, units).items()}
+    source.refuse_telling(units.written)
+    source, numbers = source.as_written(sides.values()), None
     if units.written:
         # A number tells nothing, neither of the group's value nor of its place in the file.
-        drawn = group_numbers(salt, units.count, NUMBERS)[units.of_record] if how.blind else units.random_numbers(key)
-        numbers = drawn
-    sides = {
-        name: DealSide(f"{name}{source.suffix}", np.flatnonzero(row), units.on(np.flatnonzero(row)))
-        for name, row in rows.items()
-    }
-    files = {side.file: source.writer(side.rows, numbers) for side in sides.values()}
+        numbers = group_numbers(salt, units.count, NUMBERS)[units.of_record] if how.blind else units.random_numbers(key)
+    files = {f"{name}{source.suffix}": source.writer(side, numbers) for name, side in sides.items()}
     challenge = f"{CHALLENGE}{source.suffix}" if how.blind else ""
     if isinstance(source, RecordSource) and challenge:
         files[challenge] = source.challenge(salt)
 
     def record(file: IO[bytes]) -> None:
-        for side in sides.values():
-            source.refuse_changed(draft / side.file, side.rows)
+        for name, side in sides.items():
+            source.refuse_changed(draft / f"{name}{source.suffix}", side)
         write_record(file, how, seed, units, source, draft, sides)
 
     # The record is written after the sides, and a key last: they have the hashes of the others.
@@ -82,12 +82,148 @@ def deal_records(options: DealOptions) -> Summary:
     return summary(out, source, sides, units, challenge)
 
 
+NUMBERS = 2**53
+"""Groups get random numbers below this: groups of two deals get different ones, and a float has each exactly."""
+ONE_EACH = (
+    "WARNING: every group has one record. Is that the key of what records have in common, such as their author, and",
+    "not a number of each record? Deal again by that key; if records have nothing in common, leave the groups out.",
+)
+ASK = "`ks --scores --by group`"
+
+
+class DealtUnits(NamedTuple):
+    """The group of each record, from 0 in the order in which they first occur; the number of records that are copies;
+    whether the sides say which records belong together, and whether the records of each group are dealt over all sides.
+    """
+
+    of_record: Int[np.ndarray, " records"]
+    copied: int
+    written: bool
+    within: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether groups are dealt whole."""
+        return self.written and not self.within
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return int(self.of_record.max()) + 1
+
+    def on(self, rows: Int[np.ndarray, " some"]) -> int:
+        """The number of groups that these records are of."""
+        return len(np.unique(self.of_record[rows]))
+
+    def random_numbers(self, key: Key[Array, ""]) -> Int[np.ndarray, " records"]:
+        """A random number for the group of each record, which tells neither the group's value nor its place."""
+        return generator_of(stream(key, "numbers")).choice(NUMBERS, self.count, replace=False)[self.of_record]
+
+
+def dealt_units(
+    values: Shaped[np.ndarray, " records"] | None, hashes: Shaped[np.ndarray, " records"], *, within: bool
+) -> DealtUnits:
+    """The units of a deal, by the group of each record, if it has one, and a hash that equal records share."""
+    copied = len(hashes) - len(np.unique(hashes))
+    if within and copied:
+        raise InputError(
+            f"{copied:,} records are copies of others, and --by could put one text on two sides: a copy hides use. "
+            "Leave out all but one of each, or deal whole groups (--groups)."
+        )
+    # Records that belong to nobody need no groups, and the test of records finds more.
+    written = values is not None or copied > 0
+    groups = np.arange(len(hashes)) if values is None else values
+    return DealtUnits(number_groups(groups if within else merge_groups(groups, hashes)), copied, written, within)
+
+
+def draw_deal(key: Key[Array, ""], how: DealFlags, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
+    """Deals records at random: True for the records of each side (`query`, `members`, `holdout`), by its name."""
+    count, groups = len(units.of_record), units.of_record if units.whole else None
+    if units.within:
+        drawn, members = deal_within(stream(key, "deal"), units.of_record, how.held, how.members_share or 0.0)
+        stay = {} if how.members_share is None else {"members": members}
+        return {"query": ~(drawn | members), **stay, "holdout": drawn}
+    drawn = deal_holdout(stream(key, "deal"), count, how.held if how.withdraw is None else how.withdraw, groups)
+    if how.withdraw is not None:
+        return {"query": drawn, "members": ~drawn}
+    if how.members_share is None:
+        return {"query": ~drawn, "holdout": drawn}
+    members = deal_members(stream(key, "deal"), drawn, how.members_share, groups)
+    return {"query": ~(drawn | members), "members": members, "holdout": drawn}
+
+
+def single_groups(units: DealtUnits, rows: Mapping[str, np.ndarray]) -> tuple[tuple[str, ...], bool]:
+    """What to say of single groups of the query set, and whether scores would name any of them, each on its own.
+
+    At 5%, adjusted for all groups, of one target. Nothing is said without groups or a holdout. `rows` is of each side.
+    """
+    if not units.written or "holdout" not in rows:
+        return (), False
+    query, holdout = (np.bincount(units.of_record[rows[side]], minlength=units.count) for side in ("query", "holdout"))
+    groups, held = int((query > 0).sum()), int((holdout > 0).sum())
+    counted = f"{groups:,} group{'' if groups == 1 else 's'}"
+    adjusted = f"(5%, adjusted for {counted} of one model)"
+    if units.within:
+        sizes = zip(query.tolist(), holdout.tolist(), strict=True)
+        can_be_named = sum(counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes)
+        needed = records_a_set_needed(groups)
+        rest = f"{needed:,} records of a group in query set and in holdout are enough."
+        if can_be_named < groups:
+            rest = f"Enough are {needed:,} records of a group in query set and in holdout each."
+        if groups > MOST_TESTS:
+            rest = f"P-values can be adjusted for at most {MOST_TESTS:,} groups: deal fewer of them."
+        able = "each" if can_be_named == groups else f"{can_be_named:,}"
+        return (f"Single groups: {ASK} can name {able} of {counted} {adjusted}.", rest), can_be_named > 0
+    needed = holdout_groups_needed(groups)
+    enough = held >= needed
+    lines = (
+        f"Single groups: to name one of {counted} {adjusted}, {ASK}",
+        f"needs {needed:,} groups in the holdout, and there are {held:,}: "
+        f"{'enough' if enough else 'none can be named'}.",
+        *(() if enough else ("Is it single ones you ask about? --by in place of --groups deals for that.",)),
+    )
+    if units.count < len(units.of_record):
+        return lines, enough
+    # A deal of records within groups would name none of them either.
+    return (*ONE_EACH, *(lines if enough else ())), enough
+
+
+def home_writer(numbers: Sequence[int]) -> Writer:
+    """Writes which records of the source, from 1, each random number stands for. Two people who share a copy are one
+    group: all of its records are there, so that nobody is taken for another one.
+    """
+    records = dict[int, list[int]]()
+    for record, number in enumerate(numbers, 1):
+        records.setdefault(number, []).append(record)
+
+    def save(file: IO[bytes]) -> None:
+        rows = (f"{number},{' '.join(map(str, places))}\n" for number, places in records.items())
+        file.write("".join(("group,records\n", *rows)).encode())
+
+    return save
+
+
+def key_writer(
+    out: Path,
+    names: list[str],
+    salt: str,
+    seed: int,
+    units: DealtUnits,
+    sides: Mapping[str, Int[np.ndarray, " some"]],
+    label: str | None,
+) -> Writer:
+    """Writes the key of a blind deal. The files `names` in `out` are written before: the key has their hashes."""
+    places = np.argsort(record_order(salt, len(units.of_record)))
+    rows = {Role(name): places[side].tolist() for name, side in sides.items()}
+
+    def save(file: IO[bytes]) -> None:
+        files = {name: file_hash(out / name) for name in names}
+        file.write(key_as_json(DealKey(salt=salt, seed=seed, groups=units.whole, label=label, files=files, rows=rows)))
+
+    return save
+
+
 SCHEMA = "jaxaudit.deal/1"
-
-
-def seed_of(how: DealFlags) -> int:
-    """The seed that was asked for, or a new one that nobody can guess."""
-    return LEAST_BLIND + secrets.randbelow(2**SEED_BITS - LEAST_BLIND) if how.seed is None else how.seed
 
 
 def key_of_deal(seed: int, how: DealFlags) -> Key[Array, ""]:
@@ -103,18 +239,18 @@ def write_record(
     units: DealtUnits,
     source: RecordSource | TextSource,
     out: Path,
-    sides: Mapping[str, DealSide],
+    sides: Mapping[str, Int[np.ndarray, " some"]],
 ) -> None:
     """Writes what documents a deal, as JSON; a side's `membership` is the SHA-256 of its records' hashes, in order."""
     hashes = source.hashes
 
-    def recorded(side: DealSide) -> dict[str, Any]:
+    def recorded(file: str, side: Int[np.ndarray, " some"]) -> dict[str, Any]:
         return {
-            "file": side.file,
-            "records": len(side.rows),
-            "groups": side.groups,
-            "sha256": file_hash(out / side.file),
-            "membership": hashlib.sha256(hashes[side.rows].tobytes()).hexdigest(),
+            "file": file,
+            "records": len(side),
+            "groups": units.on(side),
+            "sha256": file_hash(out / file),
+            "membership": hashlib.sha256(hashes[side].tobytes()).hexdigest(),
         }
 
     facts = {
@@ -128,7 +264,7 @@ def write_record(
         "copies": units.copied,
         "source": {**source.facts, "records": len(hashes), "groups": units.count},
         **dict.fromkeys(("query", "members", "holdout")),
-        **{name: recorded(side) for name, side in sides.items()},
+        **{name: recorded(f"{name}{source.suffix}", side) for name, side in sides.items()},
         "versions": {"jaxaudit": __version__, "python": platform.python_version()}
         | {name: version(name) for name in ("jax", "numpy")},
     }
@@ -139,12 +275,11 @@ LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
 def summary(
-    out: Path, source: RecordSource | TextSource, sides: Mapping[str, DealSide], units: DealtUnits, challenge: str
+    out: Path, source: RecordSource | TextSource, sides: Mapping[str, np.ndarray], units: DealtUnits, challenge: str
 ) -> Summary:
     """What is printed of a deal, with no value of a record; `challenge` is the file of a blind one."""
     texts, has_groups = isinstance(source, TextSource), source.groups is not None
-    rows = {of: side.rows for of, side in sides.items()}
-    single, by_scores = single_groups(units, rows) if has_groups else ((), False)
+    single, by_scores = single_groups(units, sides) if has_groups else ((), False)
     names = [name for name in LABELS if name in sides or name == "holdout"]
     lines = _dealt(out, source, sides, units, [*([KEY] if challenge else []), *([HOME] if has_groups else [])])
     if challenge:
@@ -190,18 +325,17 @@ def summary(
 def _dealt(
     out: Path,
     source: RecordSource | TextSource,
-    sides: Mapping[str, DealSide],
+    sides: Mapping[str, np.ndarray],
     units: DealtUnits,
     at_home: Sequence[str],
 ) -> list[str]:
     """The sides, and who may have which file; `at_home` are further files that stay there."""
 
-    def counted(side: DealSide) -> str:
-        return f"{len(side.rows):,} records" + (f" in {side.groups:,} groups" if units.written else "")
-
     end = source.suffix
     lines = [f"Dealt the records of {source.name} at random."]
-    lines += [f"  {LABELS[name]}: {counted(side)} ({out / side.file})" for name, side in sides.items()]
+    for name, side in sides.items():
+        groups = f" in {units.on(side):,} groups" if units.written else ""
+        lines.append(f"  {LABELS[name]}: {len(side):,} records{groups} ({out / f'{name}{end}'})")
     if units.copied:
         lines.append(
             f"  copies: {units.copied:,} records are copies of others; copies were dealt together, as one group"

@@ -1,9 +1,9 @@
 """What `jaxaudit deal` deals: records as every command reads them, what is written of them, and what stays at home.
 
-The files tell of no record whose it is, and groups have random numbers. No message has a value of a group. `deal` takes
-its seed from the system's entropy: whoever has the records could repeat a deal by a default seed. Arrays keep their
-type, numbers in text have 64 bits, images the levels of their file, and what a reader would reduce
-(`load_image_folders`) is refused.
+The files tell of no record whose it is: groups have random numbers, and records that have the values of groups, or
+other names of them, are refused. No message has a value of a group. `deal` takes its seed from the system's entropy:
+whoever has the records could repeat a deal by a default seed. Arrays keep their type, numbers in text have 64 bits,
+images the levels of their file, and what a reader would reduce (`load_image_folders`) is refused.
 """
 
 import hashlib
@@ -18,44 +18,28 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, Shaped
+from jaxtyping import Int, Shaped
 
-from jaxaudit.audits.ks.by_group import MOST_PERMUTATIONS, MOST_TESTS, holdout_groups_needed, records_a_set_needed
-from jaxaudit.cli.deal import DealData, DealFlags
-from jaxaudit.cli.deal.telling import refuse_in_records, texts_with_values
+from jaxaudit.cli.deal import DealData
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, load_told, read_told, tell_of_groups
 from jaxaudit.data import Examples, is_image, load, prepare_images
-from jaxaudit.data.deals import RECORD, file_hash, key_as_json, record_names, record_order
-from jaxaudit.data.deals import Key as DealKey
-from jaxaudit.data.examples import Role
+from jaxaudit.data.deals import RECORD, file_hash, record_names, record_order
 from jaxaudit.data.files import comparable
 from jaxaudit.data.formats import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.groups import groups_file, load_groups
-from jaxaudit.data.labels import COLUMN, number_groups
+from jaxaudit.data.labels import COLUMN
 from jaxaudit.data.own_table import SourceRows, refuse_read_otherwise, source_rows
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.texts import Texts
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError, few, without_folders
-from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
-from jaxaudit.metrics.score_tests import counted_deals
-from jaxaudit.metrics.usage import ALPHA
-from jaxaudit.randomness import generator_of, stream
 from jaxaudit.runs.directory import Writer
 
 INPUTS, LABELS = "x", "y"
 """The arrays of what a deal writes, whatever they were called; class names have the first of their usual names."""
-
-
-class DealSide(NamedTuple):
-    """One side of a deal: its file, the indices of its records in the source, and how many groups they are."""
-
-    file: str
-    rows: np.ndarray
-    groups: int
 
 
 class RecordSource(NamedTuple):
@@ -103,8 +87,8 @@ class RecordSource(NamedTuple):
         """The ending of the names of files of sets."""
         return self.table.suffix if self.table else ".npz"
 
-    def refuse_telling(self, units: "DealtUnits") -> None:
-        """Refuses records that tell their groups, and names that a deal gives."""
+    def refuse_telling(self, written: bool) -> None:
+        """Refuses records that tell their groups, and names that a deal gives (of groups, if they are `written`)."""
         table = self.table
         if self.groups is not None:
             columns = (*table.inputs, table.label) if table else ()
@@ -114,7 +98,7 @@ class RecordSource(NamedTuple):
         if COLUMN in (*self.left_out, *(table.names if table else ())):
             raise InputError(f"{self.name} has an array or column {COLUMN!r}, {TAKEN}.")
 
-    def as_written(self, sides: Iterable[Bool[np.ndarray, " n"]]) -> "RecordSource":
+    def as_written(self, sides: Iterable[Int[np.ndarray, " some"]]) -> "RecordSource":
         """The source as arrays where a side lacks a class: a reader of its table numbers those that it has."""
         labels, classes, gaps = self.examples.labels, len(self.examples.class_names), self.examples.gaps
         if self.table and all(len(np.unique(labels[side])) == classes for side in sides):
@@ -247,11 +231,11 @@ class TextSource(NamedTuple):
         content = hashlib.blake2b(self.hashes.tobytes(), digest_size=16).hexdigest()
         return {"name": self.name, "content_hash": f"blake2b:{content}", "sha256": file_hash(self.path)}
 
-    def refuse_telling(self, units: "DealtUnits") -> None:
-        if units.written and COLUMN in self.left_out:
+    def refuse_telling(self, written: bool) -> None:
+        if written and COLUMN in self.left_out:
             raise InputError(f"{self.name} has a key {COLUMN!r}, {TAKEN}.")
 
-    def as_written(self, sides: Iterable[Bool[np.ndarray, " n"]]) -> "TextSource":
+    def as_written(self, sides: Iterable[Int[np.ndarray, " some"]]) -> "TextSource":
         return self
 
     def writer(self, rows: Int[np.ndarray, " some"], numbers: Int[np.ndarray, " n"] | None) -> Writer:
@@ -298,142 +282,155 @@ def read_text_source(options: DealData) -> TextSource:
     return source._replace(groups=np.array([numbers.setdefault(value, len(numbers)) for value in values]))
 
 
-NUMBERS = 2**53
-"""Groups get random numbers below this: groups of two deals get different ones, and a float has each exactly."""
-ONE_EACH = (
-    "WARNING: every group has one record. Is that the key of what records have in common, such as their author, and",
-    "not a number of each record? Deal again by that key; if records have nothing in common, leave the groups out.",
-)
-ASK = "`ks --scores --by group`"
+ROWS = 4096
+ADVICE = "which are shared with the records, so they would tell whose each record is"
 
 
-class DealtUnits(NamedTuple):
-    """The group of each record, from 0 in the order in which they first occur; the number of records that are copies;
-    whether the sides say which records belong together, and whether the records of each group are dealt over all sides.
+def texts_with_values(groups: Sequence[str | int], texts: Texts) -> list[str]:
+    """The keys of texts that have the groups' values line by line, or one that is no number in any line; or that are
+    other names of groups with several records: one text for each group.
     """
+    words = [str(value).strip().lower() for value in groups]
+    names = {word for word in words if _numbers(np.array([word])) is None}
+    lines = [{key: _as_text(bytes(line[key])) for key in texts.keys if key in line} for line in texts.objects()]
 
-    of_record: Int[np.ndarray, " records"]
-    copied: int
-    written: bool
-    within: bool
-
-    @property
-    def whole(self) -> bool:
-        """Whether groups are dealt whole."""
-        return self.written and not self.within
-
-    @property
-    def count(self) -> int:
-        """The number of groups."""
-        return int(self.of_record.max()) + 1
-
-    def on(self, rows: Int[np.ndarray, " some"]) -> int:
-        """The number of groups that these records are of."""
-        return len(np.unique(self.of_record[rows]))
-
-    def random_numbers(self, key: Key[Array, ""]) -> Int[np.ndarray, " records"]:
-        """A random number for the group of each record, which tells neither the group's value nor its place."""
-        return generator_of(stream(key, "numbers")).choice(NUMBERS, self.count, replace=False)[self.of_record]
-
-
-def dealt_units(
-    values: Shaped[np.ndarray, " records"] | None, hashes: Shaped[np.ndarray, " records"], *, within: bool
-) -> DealtUnits:
-    """The units of a deal, by the group of each record, if it has one, and a hash that equal records share."""
-    copied = len(hashes) - len(np.unique(hashes))
-    if within and copied:
-        raise InputError(
-            f"{copied:,} records are copies of others, and --by could put one text on two sides: a copy hides use. "
-            "Leave out all but one of each, or deal whole groups (--groups)."
+    def tells(key: str) -> bool:
+        pairs = [(word, line[key]) for word, line in zip(words, lines, strict=True) if key in line]
+        distinct = set(pairs)
+        return bool(pairs) and (
+            all(_within(word, text) for word, text in pairs)
+            or any(text in names for _, text in pairs)
+            # Where each record is a group of its own, any texts that differ would be names of the groups.
+            or len(words) == len(pairs) > len(set(words)) == len(distinct) == len({text for _, text in distinct})
         )
-    # Records that belong to nobody need no groups, and the test of records finds more.
-    written = values is not None or copied > 0
-    groups = np.arange(len(hashes)) if values is None else values
-    return DealtUnits(number_groups(groups if within else merge_groups(groups, hashes)), copied, written, within)
+
+    return [key for key in texts.keys if tells(key)]
 
 
-def draw_deal(key: Key[Array, ""], how: DealFlags, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
-    """Deals records at random: True for the records of each side (`query`, `members`, `holdout`), by its name."""
-    count, groups = len(units.of_record), units.of_record if units.whole else None
-    if units.within:
-        drawn, members = deal_within(stream(key, "deal"), units.of_record, how.held, how.members_share or 0.0)
-        stay = {} if how.members_share is None else {"members": members}
-        return {"query": ~(drawn | members), **stay, "holdout": drawn}
-    drawn = deal_holdout(stream(key, "deal"), count, how.held if how.withdraw is None else how.withdraw, groups)
-    if how.withdraw is not None:
-        return {"query": drawn, "members": ~drawn}
-    if how.members_share is None:
-        return {"query": ~drawn, "holdout": drawn}
-    members = deal_members(stream(key, "deal"), drawn, how.members_share, groups)
-    return {"query": ~(drawn | members), "members": members, "holdout": drawn}
+def _as_text(value: bytes) -> str:
+    """A JSON value as a text: a string without its escapes, anything else as it is written."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        decoded = msgspec.json.decode(value)
+        return (decoded if isinstance(decoded, str) else json.dumps(decoded, ensure_ascii=False)).strip().lower()
+    return value.decode(errors="replace").strip().lower()
 
 
-def single_groups(units: DealtUnits, rows: Mapping[str, np.ndarray]) -> tuple[tuple[str, ...], bool]:
-    """What to say of single groups of the query set, and whether scores would name any of them, each on its own.
+def refuse_in_records(
+    groups: Shaped[np.ndarray, " n"],
+    examples: Examples,
+    columns: Sequence[str],
+    words: Mapping[str, Shaped[np.ndarray, " n"]],
+) -> None:
+    """Refuses inputs (`words` by column), labels and names that have values of the groups, which nobody can omit."""
+    classes = np.array(examples.class_names)
 
-    At 5%, adjusted for all groups, of one target. Nothing is said without groups or a holdout. `rows` is of each side.
-    """
-    if not units.written or "holdout" not in rows:
-        return (), False
-    query, holdout = (np.bincount(units.of_record[rows[side]], minlength=units.count) for side in ("query", "holdout"))
-    groups, held = int((query > 0).sum()), int((holdout > 0).sum())
-    counted = f"{groups:,} group{'' if groups == 1 else 's'}"
-    adjusted = f"(5%, adjusted for {counted} of one model)"
-    if units.within:
-        sizes = zip(query.tolist(), holdout.tolist(), strict=True)
-        can_be_named = sum(counted_deals(q, h, MOST_PERMUTATIONS) * ALPHA >= groups for q, h in sizes)
-        needed = records_a_set_needed(groups)
-        rest = f"{needed:,} records of a group in query set and in holdout are enough."
-        if can_be_named < groups:
-            rest = f"Enough are {needed:,} records of a group in query set and in holdout each."
-        if groups > MOST_TESTS:
-            rest = f"P-values can be adjusted for at most {MOST_TESTS:,} groups: deal fewer of them."
-        able = "each" if can_be_named == groups else f"{can_be_named:,}"
-        return (f"Single groups: {ASK} can name {able} of {counted} {adjusted}.", rest), can_be_named > 0
-    needed = holdout_groups_needed(groups)
-    enough = held >= needed
-    lines = (
-        f"Single groups: to name one of {counted} {adjusted}, {ASK}",
-        f"needs {needed:,} groups in the holdout, and there are {held:,}: "
-        f"{'enough' if enough else 'none can be named'}.",
-        *(() if enough else ("Is it single ones you ask about? --by in place of --groups deals for that.",)),
-    )
-    if units.count < len(units.of_record):
-        return lines, enough
-    # A deal of records within groups would name none of them either.
-    return (*ONE_EACH, *(lines if enough else ())), enough
+    def places_in(array: np.ndarray, records: slice | np.ndarray = slice(None), most: bool = True) -> list[int]:
+        some = groups[records]
+        # Where each record is a group of its own, any column with another value in each would be a name of them.
+        shared = most and len(np.unique(some)) < len(some)
+        return _columns_with(some, array) or (_other_names(some, array) if shared else [])
 
-
-def home_writer(numbers: Sequence[int]) -> Writer:
-    """Writes which records of the source, from 1, each random number stands for. Two people who share a copy are one
-    group: all of its records are there, so that nobody is taken for another one.
-    """
-    records = dict[int, list[int]]()
-    for record, number in enumerate(numbers, 1):
-        records.setdefault(number, []).append(record)
-
-    def save(file: IO[bytes]) -> None:
-        rows = (f"{number},{' '.join(map(str, places))}\n" for number, places in records.items())
-        file.write("".join(("group,records\n", *rows)).encode())
-
-    return save
+    places = places_in(examples.inputs) if examples.inputs.ndim == 2 else []
+    for place in np.flatnonzero(np.isnan(examples.inputs).any(axis=0)) if examples.gaps else ():
+        full = ~np.isnan(examples.inputs[:, place])
+        # Of few cells each may have another value by chance.
+        cells, most = examples.inputs[full, place], bool(2 * full.sum() >= len(full))
+        places += [place] if full.sum() > 1 and places_in(cells, full, most) else []
+    names = [name for name, column in words.items() if places_in(column)]
+    names += [examples.titles[place] if examples.titles else "" for place in places]
+    first = "".join(names[:1])[:40]
+    of_labels = np.array_equal(_words(classes[examples.labels]), _words(groups))
+    for trouble, wrong in (
+        (
+            f"column {repr(first) if first else f'{min(places, default=0) + 1} of the inputs'} has the values of the "
+            "groups row by row, or one value for each group, and would be shared. Leave it out (--drop, of a table), "
+            "or give other groups",
+            names,
+        ),
+        (
+            f"its labels are the values of the groups, or other names of them, {ADVICE}. Give the right groups",
+            places_in(examples.labels) or of_labels,
+        ),
+        (
+            f"names of its columns are values of the groups, {ADVICE}. Name the columns otherwise",
+            _names_in(groups, np.array(columns, str)),
+        ),
+        (
+            f"its class names have values of the groups, {ADVICE}. Name the classes or the groups otherwise",
+            _names_in(groups, classes),
+        ),
+    ):
+        if wrong:
+            raise InputError(f"{examples.name}: {trouble}.")
 
 
-def key_writer(
-    out: Path,
-    names: list[str],
-    salt: str,
-    seed: int,
-    units: DealtUnits,
-    sides: Mapping[str, DealSide],
-    label: str | None,
-) -> Writer:
-    """Writes the key of a blind deal. The files `names` in `out` are written before: the key has their hashes."""
-    places = np.argsort(record_order(salt, len(units.of_record)))
-    rows = {Role(name): places[side.rows].tolist() for name, side in sides.items()}
+def _columns_with(groups: np.ndarray, array: np.ndarray) -> list[int]:
+    """The columns of an array that have the groups' values row by row."""
+    if array.shape[:1] != groups.shape or not len(array):
+        return []
+    columns = array.reshape(len(array), -1)
+    if columns.dtype.kind in "SU":
+        return [place for place, column in enumerate(columns.T) if all(map(_within, _words(groups), _words(column)))]
+    numbers = _numbers(groups)
+    if numbers is None:
+        return []
+    # As coarse as what they are compared with: inputs are of 32 bits.
+    numbers = numbers.astype(columns.dtype) if columns.dtype.kind == "f" else numbers
+    return [int(place) for place in np.flatnonzero(columns[0] == numbers[0]) if (columns[:, place] == numbers).all()]
 
-    def save(file: IO[bytes]) -> None:
-        files = {name: file_hash(out / name) for name in names}
-        file.write(key_as_json(DealKey(salt=salt, seed=seed, groups=units.whole, label=label, files=files, rows=rows)))
 
-    return save
+def _other_names(groups: np.ndarray, array: np.ndarray) -> list[int]:
+    """The columns of whole numbers or texts that have one value for each group, and another one for each other."""
+    if array.shape[:1] != groups.shape or not len(array) or array.dtype.kind not in "biufSU":
+        return []
+    columns = array.reshape(len(array), -1)
+    first, numbers = np.unique(groups, return_index=True, return_inverse=True)[1:]
+    candidates = np.arange(columns.shape[1])
+    for start in range(0, len(columns), ROWS):
+        rows = slice(start, start + ROWS)
+        candidates = candidates[
+            (columns[rows, candidates] == columns[first[numbers[rows], None], candidates]).all(axis=0)
+        ]
+        if not len(candidates):
+            return []
+    values = columns[first][:, candidates]
+    whole = (values == np.rint(values)).all(axis=0) if values.dtype.kind == "f" else np.ones(len(candidates), bool)
+    return [
+        int(place)
+        for place, one, column in zip(candidates, whole, values.T, strict=True)
+        if one and len(np.unique(column)) == len(column)
+    ]
+
+
+def _names_in(groups: np.ndarray, array: np.ndarray) -> bool:
+    """Whether a text of the array is a value of the groups that is no number: numbers are the same by chance."""
+    if array.dtype.kind not in "SU" or groups.dtype.kind not in "SU":
+        return False
+    names = [value for value in np.unique(_words(groups)) if _numbers(np.array([value])) is None]
+    return bool(np.isin(_words(array), names).any())
+
+
+def _within(value: str, text: str) -> bool:
+    """Whether a value stands in a text, but no number within a longer one."""
+    start = text.find(value)
+    while start >= 0:
+        before, after = text[:start][-1:], text[start + len(value) :][:1]
+        longer = (before.isdigit() and value[:1].isdigit()) or (after.isdigit() and value[-1:].isdigit())
+        if not longer:
+            return True
+        start = text.find(value, start + 1)
+    return False
+
+
+def _words(array: np.ndarray) -> np.ndarray:
+    """The values as text, in small letters."""
+    text = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array.astype(str)
+    return np.char.strip(np.char.lower(text))
+
+
+def _numbers(values: np.ndarray) -> np.ndarray | None:
+    """The values as numbers; None where one is none."""
+    try:
+        return values if values.dtype.kind in "iu" else values.astype(np.float64)
+    except ValueError:
+        return None

@@ -25,7 +25,7 @@ from jaxaudit.audits.bank_odds import (
     score_outputs,
 )
 from jaxaudit.data.bank.bank import Bank, load_bank, read_models, row_blocks
-from jaxaudit.data.bank.description import SCORED, Sizes, load_into, refuse_labels
+from jaxaudit.data.bank.description import ROLES, SCORED, load_into, refuse_labels
 from jaxaudit.data.examples import Examples, concatenate
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.form import OutputsPlace, as_place
@@ -140,7 +140,7 @@ def open_bank(
 
 def _with_members(bank: Bank, models: ShadowModels, members: Examples, sets: Mapping[str, Examples]) -> ShadowModels:
     """The models with known members behind the bank's records, which none of the models and no set of the bank has."""
-    for role in Sizes._fields:
+    for role in ROLES:
         if members.content_hash == getattr(bank.description.hashes, role):
             raise InputError(
                 f"the known members {members.name} are the {role} records of the bank: give records that the target "
@@ -180,7 +180,7 @@ def _with_members(bank: Bank, models: ShadowModels, members: Examples, sets: Map
 def pool_of(bank: Bank, records: int | None = None) -> tuple[Pool, Int[np.ndarray, " kept"]]:
     """The records that tests use, of all or of the first `records`, without inputs; and their columns in the bank."""
     columns, description = np.flatnonzero(~bank.dropped[:records]), bank.description
-    kept = {role: ~bank.dropped[:records][getattr(bank, role)] for role in Sizes._fields}
+    kept = {role.value: ~bank.dropped[:records][getattr(bank, role)] for role in ROLES}
     alone = np.arange(bank.holdout.stop, description.records)
     examples = Examples(
         np.zeros((len(columns), 0), np.float32),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jaxaudit.errors import InputError, check_ranges
 
@@ -82,26 +82,19 @@ def parse_workers(text: str) -> tuple[int | None, str | None]:
     return int(count) if count else None, cluster
 
 
-class LoRA(NamedTuple):
-    """The rank of adapters, their scale times the rank, and the names of the layers that have them; none: all."""
+def parse_lora(text: str) -> tuple[int, float, tuple[str, ...]]:
+    """The rank of adapters, their scale times the rank, and the names of the layers that have them (none: all), from
+    `RANK[:ALPHA[:LAYERS]]`; the alpha may be empty.
 
-    rank: int
-    alpha: float
-    layers: tuple[str, ...]
-
-
-def parse_lora(text: str) -> LoRA:
-    """The adapters of `RANK[:ALPHA[:LAYERS]]`; the alpha may be empty.
-
-    >>> parse_lora("8"), parse_lora("8:4:q_proj,v_proj").layers
-    (LoRA(rank=8, alpha=16.0, layers=()), ('q_proj', 'v_proj'))
+    >>> parse_lora("8"), parse_lora("8:4:q_proj,v_proj")
+    ((8, 16.0, ()), (8, 4.0, ('q_proj', 'v_proj')))
     """
     rank, _, rest = text.partition(":")
     alpha, _, layers = rest.partition(":")
     with suppress(ValueError):
-        lora = LoRA(int(rank), float(alpha or 2 * int(rank)), tuple(filter(None, map(str.strip, layers.split(",")))))
-        if 1 <= lora.rank <= HIGHEST_RANK and 1e-6 <= lora.alpha <= 1e6:
-            return lora
+        rows, scale = int(rank), float(alpha or 2 * int(rank))
+        if 1 <= rows <= HIGHEST_RANK and 1e-6 <= scale <= 1e6:
+            return rows, scale, tuple(filter(None, map(str.strip, layers.split(","))))
     raise InputError(
         f"--recipe lora={text} must be RANK[:ALPHA[:LAYERS]], such as 8, 8:16 or 8:16:q_proj,v_proj; the rank is from "
         f"1 to {HIGHEST_RANK}, alpha from 1e-6 to 1e6."

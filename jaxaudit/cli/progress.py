@@ -41,38 +41,30 @@ def progress_on_stderr(
     """A bar with the remaining time on a terminal; a line every half minute in a file. `pace` says more of the work."""
     with ExitStack() as shown, lasting_interrupt() as check:
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
-        clock, ended = Pace(), False
+        began, before, ended = 0.0, 0, False
+
+        def seconds_left(done: int, total: int) -> float | None:
+            """The remaining time by progress since the end of the first step; None until there is an estimate."""
+            nonlocal began, before
+            now = time.monotonic()
+            if not before:
+                began, before = now, done
+            if done <= before or now - began < LEAST_SECONDS:
+                return None
+            return (now - began) * (total - done) / (done - before)
 
         def show_and_check(done: int, total: int) -> None:
             nonlocal ended
             check()
             if ended:
                 return
-            show(min(done, total), total, clock.left(done, total))
+            show(min(done, total), total, seconds_left(done, total))
             if after and done >= total:
                 ended = True
                 shown.close()
                 say(after)
 
         yield show_and_check
-
-
-class Pace:
-    """The remaining time, estimated from progress since the end of the first step."""
-
-    def __init__(self) -> None:
-        self._began: tuple[float, int] | None = None
-
-    def left(self, done: int, total: int) -> float | None:
-        """Remaining seconds; None until there is an estimate."""
-        now = time.monotonic()
-        if self._began is None:
-            self._began = (now, done) if done > 0 else None
-            return None
-        began, before = self._began
-        if done <= before or now - began < LEAST_SECONDS:
-            return None
-        return (now - began) * (total - done) / (done - before)
 
 
 @contextmanager

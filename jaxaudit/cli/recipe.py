@@ -63,8 +63,8 @@ def make_adapters(model: Network, dropout: float | None = None) -> Any:
     refuse_options({"--recipe tokens": options.tokens}, "is not for adapters, whose base model has its own tokenizer")
     from jaxaudit.models.causal import Adapters
 
-    lora = parse_lora(options.lora)
-    return Adapters(str(folder), lora.rank, lora.alpha, dropout or 0.0, lora.layers)
+    rank, alpha, layers = parse_lora(options.lora)
+    return Adapters(str(folder), rank, alpha, dropout or 0.0, layers)
 
 
 @cache

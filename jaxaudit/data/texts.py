@@ -42,10 +42,6 @@ SHAREGPT = (
 )
 
 
-class ShapeError(Exception):
-    """Why a line is no record, as words that follow a colon; without any text of the line."""
-
-
 class Message(msgspec.Struct, frozen=True):
     """A message of a chat, with its role as transformers names it: `system`, `user`, `assistant` or another."""
 
@@ -70,7 +66,8 @@ _MESSAGES = msgspec.json.Decoder(Annotated[list[Message], msgspec.Meta(max_lengt
 
 
 def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
-    """The record of a line of JSON values; null is no value. A line without one shape and one answer: `ShapeError`.
+    """The record of a line of JSON values; null is no value. `ValueError` for a line without one shape
+    and one answer, with words that follow a colon and no text of the line.
 
     >>> shaped_record({"instruction": msgspec.Raw(b'"Who?"'), "output": msgspec.Raw(b'"He."')}).prompt
     'Who?'
@@ -79,19 +76,19 @@ def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
     heads = [form for form in FORMS if form in values]
     if len(heads) != 1:
         trouble = f"{' and '.join(map(repr, heads))}, several shapes" if heads else "none of the keys of a record"
-        raise ShapeError(f"{trouble}; {SHAREGPT if 'conversations' in values else ADVICE}")
+        raise ValueError(f"{trouble}; {SHAREGPT if 'conversations' in values else ADVICE}")
     (head,) = heads
     for name in AS_MESSAGES.get(head, ()):
         if bytes(values.get(name, b"")).strip(b'[]" '):
-            raise ShapeError(f"{_article(head)} with a {name!r}; write all turns as 'messages'")
+            raise ValueError(f"{_article(head)} with a {name!r}; write all turns as 'messages'")
     if not FORMS[head]:
         if "answer" in values:
-            raise ShapeError(f"{_article(head)} and an 'answer', of which one would not count")
+            raise ValueError(f"{_article(head)} and an 'answer', of which one would not count")
         return TextRecord(head, "", _text(values, head)) if head == "text" else _of_chat(head, _messages(values))
     answers = [name for name in FORMS[head] if name in values]
     if len(answers) != 1:
         names = " or ".join(map(repr, FORMS[head]))
-        raise ShapeError(
+        raise ValueError(
             f"{' and '.join(map(repr, answers))}, two answers" if answers else f"{_article(head)} without {names}"
         )
     prompt, answer = _text(values, head), _text(values, answers[0])
@@ -110,14 +107,14 @@ def _text(values: Mapping[str, msgspec.Raw], name: str) -> str:
     try:
         return _TEXT.decode(values[name])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ShapeError(f"its {name!r} is no text; give one string, or a chat as 'messages'") from error
+        raise ValueError(f"its {name!r} is no text; give one string, or a chat as 'messages'") from error
 
 
 def _messages(values: Mapping[str, msgspec.Raw]) -> list[Message]:
     try:
         return _MESSAGES.decode(values["messages"])
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ShapeError(
+        raise ValueError(
             f"its 'messages' are no list of up to {MOST_MESSAGES:,} objects with a 'role', of up to {LONGEST_ROLE} "
             "characters, and a 'content', one string: no image, no call of a tool"
         ) from error
@@ -127,10 +124,10 @@ def _of_chat(form: str, messages: Sequence[Message]) -> TextRecord:
     """The record of a chat, whose answer is the last message of the assistant."""
     place = max((place for place, message in enumerate(messages) if message.role == ANSWERING), default=None)
     if place is None:
-        raise ShapeError("no turn of the assistant, so no answer")
+        raise ValueError("no turn of the assistant, so no answer")
     answer = messages[place].content
     if not answer.strip():
-        raise ShapeError("the last turn of the assistant has no text, so there is no answer")
+        raise ValueError("the last turn of the assistant has no text, so there is no answer")
     prompt = "\n".join(message.content for message in messages[:place])
     return TextRecord(form, prompt, answer, tuple(messages[: place + 1]), len(messages) - place - 1)
 
@@ -266,7 +263,7 @@ def _record(line: bytes, where: str) -> TextRecord:
     _refuse_repeated(values, line, where)
     try:
         return shaped_record(values)
-    except ShapeError as error:
+    except ValueError as error:
         raise InputError(f"{where}: {error}.") from error
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import msgspec
 
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import Bank
@@ -75,7 +76,7 @@ def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int,
             "classes": description.classes,
             "content_hash": getattr(description.hashes, role) or "unknown",
         }
-        for role, count in description.sizes._asdict().items()
+        for role, count in msgspec.structs.asdict(description.sizes).items()
         if count
     }
     shadows = {

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from support.cli_runs import Done, content, jaxaudit, refused
@@ -72,7 +73,7 @@ def test_what_a_tool_left_is_imported_shown_and_judges_targets(folder: Path, for
     np.testing.assert_array_equal(bank.membership, rows[:, order])
     np.testing.assert_array_equal(bank.labels, pool().labels[order])
     shown = jaxaudit("shadows", "show", "bank", "--json").result
-    assert bank.description.sizes == (EACH, EACH, POOL - 2 * EACH)
+    assert msgspec.structs.astuple(bank.description.sizes) == (EACH, EACH, POOL - 2 * EACH)
     assert (shown["finished"], shown["refused"], shown["tests"]["holdout"]["possible"]) == (22, {}, True)
     assert min(shown["training_accuracy"].values()) > 0.9
     judged = jaxaudit("ks", "--shadows", "bank", *targets(said), "--json").result["targets"]
@@ -99,7 +100,7 @@ def test_outputs_are_those_of_the_last_epoch_in_the_order_of_the_bank(folder: Pa
 def test_without_rows_the_pool_is_the_query_set_and_ks_says_what_is_missing(folder: Path):
     write_lira(folder / "exp")
     good("exp")
-    assert load_bank("bank").description.sizes == (POOL, 0, 0)
+    assert msgspec.structs.astuple(load_bank("bank").description.sizes) == (POOL, 0, 0)
     np.save("target.npy", pool().logits(1, np.ones(POOL, bool)))
     said = ("holdout", "0 of at least 19 models without the query set")
     refused(("ks", "--shadows", "bank", "--target", "target.npy"), said)
@@ -113,14 +114,14 @@ def test_rows_are_numbers_or_a_boolean_for_each_record(folder: Path):
     """The records that one of the models was trained on, for instance."""
     rows = write_lira(folder / "exp")
     numbers = good("exp", "--holdout-rows", "h.npy")
-    assert numbers.description.sizes == (POOL - EACH, EACH, 0)
+    assert msgspec.structs.astuple(numbers.description.sizes) == (POOL - EACH, EACH, 0)
     np.save("mask.npy", np.isin(np.arange(POOL), HOLDOUT))
     np.save("sorted.npy", np.sort(HOLDOUT))
     one, two = (good("exp", "--holdout-rows", f"{name}.npy", out=name) for name in ("mask", "sorted"))
     assert content(one.directory) == content(two.directory)
     np.save("rest.npy", ~rows[0])
     own = good("exp", "--query-rows", "exp/experiment-0_24/keep.npy", "--holdout-rows", "rest.npy", out="own")
-    assert own.description.sizes == (int(rows[0].sum()), int((~rows[0]).sum()), 0)
+    assert msgspec.structs.astuple(own.description.sizes) == (int(rows[0].sum()), int((~rows[0]).sum()), 0)
 
 
 def test_models_of_several_networks_are_refused_by_their_names(folder: Path):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from fuzz.watch import forget_peak, memory
@@ -116,7 +117,7 @@ def test_a_row_of_all_or_none_of_the_records_may_stand_among_others(tmp_path: Pa
     some[1] = True
     np.save(folder / "membership.npy", some)
     assert load_bank(folder).membership.sum() == RECORDS
-    assert load_bank(folder).description.sizes == (RECORDS, 0, 0)
+    assert msgspec.structs.astuple(load_bank(folder).description.sizes) == (RECORDS, 0, 0)
     for place in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(InputError, match=r"not a bank.*shadows plan"):
             load_bank(place)

@@ -15,6 +15,7 @@ from scipy import special
 from jaxaudit.audits.attack.finding import SURELY
 from jaxaudit.audits.attack.result import Exposure, RecordArrays, Riskiest
 from jaxaudit.data.bank.bank import Bank
+from jaxaudit.data.bank.description import ROLES
 from jaxaudit.data.labels import number_groups
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.attack import Vulnerability
@@ -182,10 +183,10 @@ def exposure_of(shadows: ShadowModels, units: AttackUnits, arrays: RecordArrays,
 
 
 def place_in_set(bank: Bank, column: int) -> tuple[str, int]:
-    for name, count in bank.description.sizes._asdict().items():
-        if column < count:
-            return name, column
-        column -= count
+    for role in ROLES:
+        columns = getattr(bank, role)
+        if column < columns.stop:
+            return role.value, column - columns.start
     raise IndexError(column)
 
 

@@ -38,7 +38,7 @@ from jaxaudit.cli.read_sets import (
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples, align_classes, align_dealt
 from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
-from jaxaudit.data.bank.description import MOST_CLASSES, WHOLE, Counts, Description, Hashes, SampledAlike
+from jaxaudit.data.bank.description import MOST_CLASSES, ROLES, WHOLE, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.deals import ModelPlaces, answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
@@ -280,7 +280,6 @@ def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
     return tuple(tests.values())
 
 
-ROLES = (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
 OF_BANK = (Kind.MIXED, *OF_QUERY)
 """The kinds of models that a bank can hold."""
 

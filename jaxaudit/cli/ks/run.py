@@ -66,7 +66,7 @@ from jaxaudit.cli.shadows.plan import count_of
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import Bank, load_bank
-from jaxaudit.data.bank.description import SCORED, Description, Sizes
+from jaxaudit.data.bank.description import ROLES, SCORED, Description
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
 from jaxaudit.data.groups import groups_by_role, hash_of_groups
@@ -342,17 +342,14 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     description, names = bank.description, options.inputs.sets.names
     if description.outputs in SCORED:
         # Of records without classes only their number is known.
-        for role, size in zip(Sizes._fields, description.sizes, strict=True):
-            name = names.get(Role(role))
+        for role in ROLES:
+            name, size = names.get(role), getattr(description.sizes, role)
             if name and count_of(role, name) != size:
                 raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
         return {}
     read = _reader_as(options, description)
     sets_by_role: dict[str, Examples] = {}
-    for role in Sizes._fields:
-        name = names.get(Role(role))
-        if name is None:
-            continue
+    for role, name in names.only(*ROLES).items():
         hash_of_bank = getattr(description.hashes, role)
         examples = read(name)
         if examples.content_hash != hash_of_bank:
@@ -361,7 +358,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
                 f"{hash_of_bank or 'no hash'} there): records, labels or their order differ. Of a bank without hashes "
                 "nobody can tell; leave the set out."
             )
-        sets_by_role[role] = examples
+        sets_by_role[role.value] = examples
     return sets_by_role
 
 

@@ -40,12 +40,12 @@ from jaxaudit.data.bank.description import (
     DESCRIPTION,
     FOLDER,
     MOST_RECORDS,
+    ROLES,
     SCORED,
     Counts,
     Description,
     Hashes,
     SampledAlike,
-    Sizes,
     read_description,
 )
 from jaxaudit.data.examples import Role, Sets, gaps_of
@@ -318,7 +318,7 @@ def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | Non
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")
-    used = [aligned[role] for role in map(Role, Sizes._fields) if role in aligned]
+    used = [aligned[role] for role in ROLES if role in aligned]
     return BankSets(
         tuple(examples.inputs for examples in used),
         query.class_names,
@@ -356,7 +356,7 @@ def count_bank_sets(data: BankData) -> BankSets:
         "--id": data.id,
     }
     refuse_options(values, "is for records that are read, and of scores only their number is known")
-    names = named_sets(data).names.only(*map(Role, Sizes._fields))
+    names = named_sets(data).names.only(*ROLES)
     counts = names.map(lambda role, text: count_of(f"--{role}", text))
     groups = groups_of_sets(data.groups, names, counts)
     records = sum(counts.values())

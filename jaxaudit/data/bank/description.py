@@ -3,13 +3,14 @@
 import math
 import os
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 from msgspec import Meta
 
+from jaxaudit.data.examples import Role
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
 from jaxaudit.data.formats.parsing import parsing, refuse_pickle, refuse_repeated_keys
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
@@ -47,28 +48,27 @@ Size = Annotated[int, Meta(ge=0, le=MOST_RECORDS)]
 Hash = Annotated[str, Meta(pattern="^blake2b:[0-9a-f]{32}$")] | None
 
 
-class Sizes(NamedTuple):
-    """The number of records of each set, in the order of the columns."""
+ROLES = (Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
+"""The sets of a bank, in the order of its columns."""
 
-    query: int
-    holdout: int
-    calibration: int
+
+class Counts(StrictStruct, frozen=True, kw_only=True):
+    """The number of records of each set."""
+
+    query: Size
+    holdout: Size = 0
+    calibration: Size = 0
 
     @property
     def words(self) -> str:
         """The number of records of each set that there is."""
-        return ", ".join(f"{count:,} {name}" for name, count in self._asdict().items() if count)
+        counts = {role: getattr(self, role) for role in ROLES}
+        return ", ".join(f"{count:,} {role}" for role, count in counts.items() if count)
 
     @property
     def compared(self) -> int:
         """The number of query and holdout records together."""
         return self.query + self.holdout
-
-
-class Counts(StrictStruct, frozen=True, kw_only=True):
-    query: Size
-    holdout: Size = 0
-    calibration: Size = 0
 
 
 class Hashes(StrictStruct, frozen=True, kw_only=True):
@@ -132,9 +132,8 @@ class Description(StrictStruct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
 
     @property
-    def sizes(self) -> Sizes:
-        counts = self.counts or Counts(query=self.records)
-        return Sizes(counts.query, counts.holdout, counts.calibration)
+    def sizes(self) -> Counts:
+        return self.counts or Counts(query=self.records)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -149,8 +148,9 @@ class Description(StrictStruct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         # Decoding turns a ValueError into one that names the field.
-        if sum(self.sizes) != self.records:
-            raise ValueError(f"counts are of {sum(self.sizes)} records, but there are {self.records}")
+        counted = self.sizes.compared + self.sizes.calibration
+        if counted != self.records:
+            raise ValueError(f"counts are of {counted} records, but there are {self.records}")
         if not self.sizes.query:
             raise ValueError("there is no query record")
         scored = self.outputs in SCORED

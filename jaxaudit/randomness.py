@@ -19,7 +19,11 @@ RUN_ONCE = {"xla_backend_optimization_level": 1}
 of that with these options, with the same bits; the speed of such a program does not matter."""
 
 
-def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
+OneKey = Key[Array, ""]
+"""A random key."""
+
+
+def stream(key: OneKey, *purpose: str | int) -> OneKey:
     """The random key for a purpose, which is named by words and numbers: `stream(key, "train", "never")`.
 
     A word folds in its CRC-32, a number itself, so keys are the same in every version and process. Several keys for one
@@ -34,7 +38,7 @@ def stream(key: Key[Array, ""], *purpose: str | int) -> Key[Array, ""]:
     return key
 
 
-def several(key: Key[Array, ""], count: int) -> Key[Array, " count"]:
+def several(key: OneKey, count: int) -> Key[Array, " count"]:
     """`jax.random.split(key, count)`, with one compilation for all counts up to the next power of two.
 
     >>> bool((several(jax.random.key(7), 3) == jax.random.split(jax.random.key(7), 3)).all())
@@ -68,6 +72,6 @@ def _wrapped(words: np.ndarray, pattern: Key[Array, " models"]) -> Key[Array, " 
     return jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(pattern))
 
 
-def generator_of(key: Key[Array, ""]) -> np.random.Generator:
+def generator_of(key: OneKey) -> np.random.Generator:
     """A NumPy generator that is seeded with the key."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).astype(np.uint64))

@@ -15,11 +15,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, Real
+from jaxtyping import Array, Bool, Int, Real
 from threadpoolctl import ThreadpoolController
 
 from jaxaudit.data.table import Column, frame
 from jaxaudit.errors import InputError, check_ranges, few, first_line
+from jaxaudit.randomness import OneKey
 
 SUMS = 1e-4
 """Probabilities of a record sum to 1 up to this much (those of float16 would not)."""
@@ -102,7 +103,7 @@ class EstimatorLearner:
 
     def fit(
         self,
-        key: Key[Array, ""],
+        key: OneKey,
         inputs: Real[Array | np.ndarray, "n ..."],
         labels: Int[Array | np.ndarray, " n"],
         weights: Real[Array | np.ndarray, " n"] | Bool[np.ndarray, " n"],

@@ -23,6 +23,9 @@ from jaxaudit.learners.learner import Labels, TrainState, Weights
 from jaxaudit.learners.network import FLOAT32, NetworkLearner, NetworkParams, cast, convolves, refuse_recipe
 from jaxaudit.models.bridge import ModuleFactory, pure_module
 
+TokenRows = Int[Array, "n length"]
+"""Records as tokens, as `jaxaudit.data.sequences` has them."""
+
 SHARES, MULTIPLE, SHORTEST = (3 / 8, 5 / 8), 16, 48
 """Records are cut off at these shares of the length, rounded up to a multiple, if they are as long as the shortest.
 Each further length is compiled separately."""
@@ -49,7 +52,7 @@ def used_lengths(inputs: Any) -> Any:
     return library.max(library.where(inputs >= 0, library.arange(1, inputs.shape[1] + 1), 0), axis=1)
 
 
-def following_tokens(inputs: Int[Array, "n length"]) -> Int[Array, "n length"]:
+def following_tokens(inputs: TokenRows) -> TokenRows:
     """The token behind each position if that one counts, else a negative number."""
     # The last position has no next token; a roll in place of a slice copies no logits.
     return jnp.roll(inputs, -1, axis=1).at[:, -1].set(-1)
@@ -66,7 +69,7 @@ def head_gradient(
     logits: Callable[[Any, Any], Any],
     params: Any,
     vectors: Float[Array, "n length width"],
-    inputs: Int[Array, "n length"],
+    inputs: TokenRows,
     shares: Float[Array, " n"],
     positions: int,
 ) -> tuple[Any, Float[Array, "n length width"]]:
@@ -122,7 +125,7 @@ CPU_POSITIONS, DEVICE_POSITIONS = 128, 4096
 """So many logits are in memory at a time in training."""
 
 
-def mean_log_likelihood(logits: Float[Array, "n length tokens"], inputs: Int[Array, "n length"]) -> Float[Array, " n"]:
+def mean_log_likelihood(logits: Float[Array, "n length tokens"], inputs: TokenRows) -> Float[Array, " n"]:
     """The mean log-likelihood (nats) of each record's tokens that count, given those before them; at most 0. `logits`
     at a position are of the next token; `inputs` as in `jaxaudit.data.sequences`, whose first token does not count.
 
@@ -151,7 +154,7 @@ class LanguageModelLearner(NetworkLearner):
         one_piece = bool(self.net.arguments) and self.batch_size <= _records(CPU_TOKENS, self.net.arguments[1][0])
         return self if one_piece else replace(self, pieces=False)
 
-    def _outputs(self, params: Any, state: Any, inputs: Int[Array, "n length"], training: bool) -> tuple[Any, Any]:
+    def _outputs(self, params: Any, state: Any, inputs: TokenRows, training: bool) -> tuple[Any, Any]:
         return self.net.apply(params, state, jnp.where(inputs < 0, ~inputs, inputs), training)
 
     def _losses(
@@ -211,7 +214,7 @@ class LanguageModelLearner(NetworkLearner):
         sums = jax.tree.map(jnp.zeros_like, params), state
         return jax.lax.fori_loop(0, len(inputs) // records, piece, sums)
 
-    def _of_piece(self, params: Any, state: Any, inputs: Int[Array, "n length"], shares: Weights) -> tuple[Any, Any]:
+    def _of_piece(self, params: Any, state: Any, inputs: TokenRows, shares: Weights) -> tuple[Any, Any]:
         head = self.net.head
         if head is None:
 
@@ -239,7 +242,7 @@ class LanguageModelLearner(NetworkLearner):
         ends = np.array(lengths(inputs.shape[1]))
         return ends[np.searchsorted(ends, used_lengths(inputs))]
 
-    def log_probs(self, params: NetworkParams, inputs: Int[Array, "n length"]) -> Float[Array, "n 1"]:
+    def log_probs(self, params: NetworkParams, inputs: TokenRows) -> Float[Array, "n 1"]:
         """The mean log-likelihood of each record, in nats."""
 
         def one(record: Int[Array, " length"]) -> Float[Array, " 1"]:

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Real, UInt32
+from jaxtyping import Array, Bool, Float, Int, Real, UInt32
 
 from jaxaudit.kernels.convolutions import Convolution
+from jaxaudit.randomness import OneKey
 
 Progress = Callable[[int, int], None]
 """`progress(done, total)`: how much work is done, and how much there is in total, in a unit of the reporter's choice.
@@ -37,6 +38,8 @@ PoolLabels = Int[np.ndarray, " n"]
 Indices = Int[np.ndarray, " k"]
 ByClass = Float[np.ndarray, "k classes"]
 """Positions of some records in the pool."""
+Count = int | Int[Array, ""]
+"""The number of an epoch or of a step; can be traced."""
 Weights = Float[Array, " n"]
 """1 for the members of a training set; 0 for other records, and for padding."""
 
@@ -48,7 +51,7 @@ class Learner(Protocol):
     Both functions are pure and can be jitted and vmapped. A record of weight 0 does not affect the result.
     """
 
-    def fit(self, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> Any:
+    def fit(self, key: OneKey, inputs: Inputs, labels: Labels, weights: Weights) -> Any:
         """The parameters of one model trained on the records whose weight is 1."""
         ...
 
@@ -71,7 +74,7 @@ class LeavesOneOut(Learner, Protocol):
     """
 
     def leave_one_out(
-        self, key: Key[Array, ""], inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
+        self, key: OneKey, inputs: Pool, labels: PoolLabels, records: Indices, progress: Progress | None = None
     ) -> LeftOut:
         """Outputs of the models with and without each of `records` (indices into `inputs`) on that record.
 
@@ -95,7 +98,7 @@ class Moment(NamedTuple):
     """The epoch of a step, from 0, and the step's random key (`step_key`)."""
 
     epoch: Int[Array, ""]
-    key: Key[Array, ""]
+    key: OneKey
 
 
 class TrainState(NamedTuple):
@@ -129,7 +132,7 @@ class SteppedLearner(Learner, Protocol):
     @property
     def convolves(self) -> bool: ...
 
-    def init(self, key: Key[Array, ""]) -> TrainState:
+    def init(self, key: OneKey) -> TrainState:
         """The training state before the first step."""
         ...
 
@@ -170,7 +173,7 @@ def compiled(*static: str, **options: Any) -> Callable[[Callable[..., Any]], Any
     return decorated
 
 
-def moment_of(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Moment:
+def moment_of(key: OneKey, epoch: Count, step: Count) -> Moment:
     """The `Moment` of a step of the model with this key; can be traced."""
     return Moment(jnp.asarray(epoch, jnp.int32), step_key(key, epoch, step))
 
@@ -184,7 +187,7 @@ def take_step(
 
 
 def train_by_steps(
-    learner: SteppedLearner, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights
+    learner: SteppedLearner, key: OneKey, inputs: Inputs, labels: Labels, weights: Weights
 ) -> TrainState:
     """The training state after all epochs, in the batch order of key and members (weight above 0); can be traced."""
 
@@ -227,7 +230,7 @@ class TrainsBySteps:
         """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
         return self
 
-    def fit(self: SteppedLearner, key: Key[Array, ""], inputs: Inputs, labels: Labels, weights: Weights) -> Any:
+    def fit(self: SteppedLearner, key: OneKey, inputs: Inputs, labels: Labels, weights: Weights) -> Any:
         return self.finish(train_by_steps(self, key, inputs, labels, weights))
 
 
@@ -239,16 +242,16 @@ def takes_pool_order(members: Any, examples: int, batch_coupled: bool) -> Any:
     return (members >= POOL_ORDER_SHARE * examples) & (not batch_coupled)
 
 
-def init_key(key: Key[Array, ""]) -> Key[Array, ""]:
+def init_key(key: OneKey) -> OneKey:
     return jax.random.fold_in(key, 0)
 
 
-def epoch_bits(key: Key[Array, ""], epoch: int | Int[Array, ""], count: int) -> UInt32[Array, " count"]:
+def epoch_bits(key: OneKey, epoch: Count, count: int) -> UInt32[Array, " count"]:
     """Random words, whose ranks are the order of records in an epoch; a shorter draw is a prefix of a longer one."""
     return jax.random.bits(jax.random.fold_in(jax.random.fold_in(key, 1), epoch), (count,))
 
 
-def step_key(key: Key[Array, ""], epoch: int | Int[Array, ""], step: int | Int[Array, ""]) -> Key[Array, ""]:
+def step_key(key: OneKey, epoch: Count, step: Count) -> OneKey:
     """The random key of a step, from its number within the epoch. Steps without records have numbers, too."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, 2), epoch), step)
 

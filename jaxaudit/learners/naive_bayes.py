@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.dtp import log_odds_dtp_bound, smoothed_naive_bayes_delta
@@ -28,6 +28,11 @@ from jaxaudit.learners.learner import (
     Rows,
     Weights,
 )
+from jaxaudit.randomness import OneKey
+
+NumbersOfSome = Float[np.ndarray, "k numeric"]
+Moments = Float[Array, "classes numeric"]
+Numeric = Float[np.ndarray, " numeric"]
 
 ONE_HOT_CELLS = 2**22
 """The largest number of indicators in a block of records (16 MB)."""
@@ -44,8 +49,8 @@ class NaiveBayesParams(NamedTuple):
 
     log_prior: Float[Array, " classes"]
     log_likelihood: Float[Array, "categories classes"]
-    mean: Float[Array, "classes numeric"]
-    variance: Float[Array, "classes numeric"]
+    mean: Moments
+    variance: Moments
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class NaiveBayes:
     variance_smoothing: float
     kind = "naive Bayes"
 
-    def fit(self, key: Key[Array, ""], inputs: Rows, labels: Labels, weights: Weights) -> NaiveBayesParams:
+    def fit(self, key: OneKey, inputs: Rows, labels: Labels, weights: Weights) -> NaiveBayesParams:
         """The model of the records of weight 1; the key is not used. Counts are exact up to 16,777,216 records."""
         of_class = weights[:, None] * jax.nn.one_hot(labels, self.classes)
         members = jnp.sum(of_class, axis=0)
@@ -87,7 +92,7 @@ class NaiveBayes:
 
     def leave_one_out(
         self,
-        key: Key[Array, ""],
+        key: OneKey,
         inputs: Pool,
         labels: Int[np.ndarray, " m"],
         records: Indices,
@@ -159,14 +164,14 @@ class NaiveBayes:
 
     def _moments(
         self, inputs: Array, labels: Array, weights: Array, of_class: Array, members: Array
-    ) -> tuple[Float[Array, "classes numeric"], Float[Array, "classes numeric"]]:
+    ) -> tuple[Moments, Moments]:
         """Means and variances in two passes; the second corrects what rounding left in the first (Chan et al. 1983)."""
         numeric = inputs[:, self._numeric]
         if not numeric.shape[1]:
             return jnp.zeros((self.classes, 0)), jnp.zeros((self.classes, 0))
         at_least_one = jnp.maximum(members, 1.0)[:, None]
 
-        def mean_of(values: Float[Array, "n numeric"]) -> Float[Array, "classes numeric"]:
+        def mean_of(values: Float[Array, "n numeric"]) -> Moments:
             return jnp.matmul(of_class.T, values, precision=EXACT) / at_least_one
 
         mean = mean_of(numeric)
@@ -300,8 +305,8 @@ class _Numbers(NamedTuple):
     starts: Int[np.ndarray, " classes_and_one"]
     mean: Float[np.ndarray, "classes numeric"]
     squares: Float[np.ndarray, "classes numeric"]
-    overall_mean: Float[np.ndarray, " numeric"]
-    overall_squares: Float[np.ndarray, " numeric"]
+    overall_mean: Numeric
+    overall_squares: Numeric
     variance_smoothing: float
 
     @classmethod
@@ -342,19 +347,19 @@ class _Numbers(NamedTuple):
         floor = self._floor(overall / max(count - 1, 1))
         return with_record, _log_gaussian(values, mean, squares + floor, remaining > 0)
 
-    def _floor(self, variance: Float[np.ndarray, "k numeric"]) -> Float[np.ndarray, "k 1 1"]:
+    def _floor(self, variance: NumbersOfSome) -> Float[np.ndarray, "k 1 1"]:
         largest = variance.max(axis=1)
         return (self.variance_smoothing * np.where(largest > 0, largest, 1.0))[:, None, None]
 
     def _without(
         self,
-        values: Float[np.ndarray, "k numeric"],
+        values: NumbersOfSome,
         records: Indices,
         mean: np.ndarray,
         squares: np.ndarray,
         members: Indices,
         classes: Indices | None,
-    ) -> tuple[Float[np.ndarray, "k numeric"], Float[np.ndarray, "k numeric"]]:
+    ) -> tuple[NumbersOfSome, NumbersOfSome]:
         """Mean and sum of squared deviations of each record's class (`classes`; None: of all) without the record."""
         remaining = np.maximum(members - 1, 1)[:, None]
         away = values - mean
@@ -371,7 +376,7 @@ class _Numbers(NamedTuple):
 
 def _moments(
     values: Float[np.ndarray, "n numeric"],
-) -> tuple[Float[np.ndarray, " numeric"], Float[np.ndarray, " numeric"]]:
+) -> tuple[Numeric, Numeric]:
     """The mean, and the sum of squared deviations from it, which is exactly 0 if all values are equal."""
     if not len(values):
         return np.zeros(values.shape[1]), np.zeros(values.shape[1])
@@ -381,7 +386,7 @@ def _moments(
 
 
 def _log_gaussian(
-    values: Float[np.ndarray, "k numeric"],
+    values: NumbersOfSome,
     mean: Float[np.ndarray, "*k classes numeric"],
     variance: Float[np.ndarray, "k classes numeric"],
     present: Bool[np.ndarray, "*k classes"],

@@ -12,28 +12,32 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, Key, Real
+from jaxtyping import Array, Float, Int, Real
 
 from jaxaudit.errors import InputError, check_among, check_ranges, first_line
 from jaxaudit.kernels.convolutions import Convolution, convolutions_of, in_form, parsed_form
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
+from jaxaudit.randomness import OneKey
 
-Augmentation = Callable[[Key[Array, ""], Float[Array, "batch ..."]], Float[Array, "batch ..."]]
+ImageRows = Float[Array, "n h w c"]
+OneNumber = Float[Array, ""]
+
+Augmentation = Callable[[OneKey, Float[Array, "batch ..."]], Float[Array, "batch ..."]]
 """`augmentation(key, inputs) -> inputs` of the same shape: a pure function that changes each record independently."""
 
 PADDING = 1 / 8
 """Padding of `crop` as a share of the side: 4 pixels of 32, as for CIFAR (He et al. 2016, section 4.2)."""
 
 
-def flip(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+def flip(key: OneKey, inputs: ImageRows) -> ImageRows:
     """Mirrors each image with probability 1/2, exchanging left and right."""
     mirrored = jax.random.bernoulli(key, 0.5, (len(inputs),))
     return jnp.where(mirrored[:, None, None, None], inputs[:, :, ::-1], inputs)
 
 
-def crop(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+def crop(key: OneKey, inputs: ImageRows) -> ImageRows:
     """Pads each image with zeros by an eighth of its side (at least 1) and cuts out a random window of its old size."""
     sides = inputs.shape[1:3]
     high, wide = (max(1, round(PADDING * side)) for side in sides)
@@ -50,7 +54,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {"flip": flip, "crop": crop}
 """The augmentations by name, for images `[n, height, width, channels]` with pixels in [0, 1]."""
 
 
-def augmented(augment: tuple[Augmentation, ...], key: Key[Array, ""], inputs: Any) -> Any:
+def augmented(augment: tuple[Augmentation, ...], key: OneKey, inputs: Any) -> Any:
     """Applies all augmentations in order, each with a random key of its own."""
     for number, one in enumerate(augment):
         inputs = one(jax.random.fold_in(key, number), inputs)
@@ -88,20 +92,20 @@ def _said(shape_struct: Any) -> str:
     return f"a {type(shape_struct).__name__}" if shape is None else f"{dtype} of shape {shape}"
 
 
-Schedule = Callable[[Int[Array, ""]], Float[Array, ""]]
+Schedule = Callable[[Int[Array, ""]], OneNumber]
 """The learning rate of an epoch, counted from 0."""
 
 DROP, MILESTONES = 0.1, (0.5, 0.75)
 """The factor of the schedule `step`, and after which shares of training it applies (He et al. 2016, section 4.2)."""
 
 
-def _step(share: Float[Array, ""]) -> Float[Array, ""]:
+def _step(share: OneNumber) -> OneNumber:
     # The share is a rounded quotient; without tolerance, a drop could come one epoch late.
     passed = sum((share >= milestone - 1e-6).astype(jnp.float32) for milestone in MILESTONES)
     return jnp.power(DROP, passed)
 
 
-SHAPES: dict[str, Callable[[Float[Array, ""]], Float[Array, ""]]] = {
+SHAPES: dict[str, Callable[[OneNumber], OneNumber]] = {
     "constant": jnp.ones_like,
     "cosine": lambda share: (1 + jnp.cos(jnp.pi * share)) / 2,
     "linear": lambda share: 1 - share,
@@ -127,7 +131,7 @@ def schedule(name: str, rate: float, epochs: int, warmup: int = 0) -> Schedule:
     return partial(_rate, name, rate, epochs, warmup)
 
 
-def _rate(name: str, rate: float, epochs: int, warmup: int, epoch: Int[Array, ""]) -> Float[Array, ""]:
+def _rate(name: str, rate: float, epochs: int, warmup: int, epoch: Int[Array, ""]) -> OneNumber:
     share = jnp.maximum(epoch - warmup, 0) / (epochs - warmup)
     return rate * jnp.where(epoch < warmup, (epoch + 1) / (warmup + 1), SHAPES[name](share))
 
@@ -202,7 +206,7 @@ class NetworkLearner(TrainsBySteps):
         params, state = jax.eval_shape(self.net.init, jax.eval_shape(jax.random.key, 1))
         return convolutions_of(learner._logits, params, state, inputs)
 
-    def init(self, key: Key[Array, ""]) -> TrainState:
+    def init(self, key: OneKey) -> TrainState:
         params, state = self.net.init(key)
         return TrainState(params, state, self.optimizer.init(params))
 
@@ -213,7 +217,7 @@ class NetworkLearner(TrainsBySteps):
             assert state.moment is not None, "what drives training tells the moment of each step"
             inputs = augmented(self.augment, state.moment.key, inputs)
 
-        def loss(params: Any) -> tuple[Float[Array, ""], Any]:
+        def loss(params: Any) -> tuple[OneNumber, Any]:
             logits, new_state = self._logits(params, state.state, inputs)
             losses = self._losses(logits, inputs, labels)
             return jnp.sum(weights * losses) / jnp.maximum(jnp.sum(weights), 1.0), new_state
@@ -314,7 +318,7 @@ def cast(tree: Any, dtype: Any) -> Any:
 
 
 def convolves(net: PureModule, input_shape: tuple[int, ...], dtype: Any = jnp.float32) -> bool:
-    def forward(key: Key[Array, ""], inputs: Array) -> Array:
+    def forward(key: OneKey, inputs: Array) -> Array:
         return net.apply(*net.init(key), inputs, True)[0]
 
     inputs = jax.ShapeDtypeStruct((2, *input_shape), dtype)

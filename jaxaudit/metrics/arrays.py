@@ -4,9 +4,10 @@ Within one call, n is the same for all of them.
 """
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-OneKey = Key[Array, ""]
+from jaxaudit.randomness import OneKey as OneKey
+
 Integers = Int[np.ndarray, " n"]
 Numbers = Float[np.ndarray, " n"]
 """One for each record."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen, nnx
 from flax.errors import InvalidRngError
-from jaxtyping import Array, Key
+from jaxtyping import Array
 
 from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
@@ -18,6 +18,7 @@ from jaxaudit.models.causal import Adapters
 from jaxaudit.models.module import WAYS_ON, Head, ModuleFactory, Origin, PureModule, needed_inputs
 from jaxaudit.models.networks import GPT
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
+from jaxaudit.randomness import OneKey
 
 UNFIT = (
     *(TypeError, ValueError, LookupError, ArithmeticError),
@@ -70,7 +71,7 @@ def pure_module(
         )
     call = None
 
-    def build(key: Key[Array, ""]) -> Any:
+    def build(key: OneKey) -> Any:
         return _called(factory, name, call, key) if call else factory
 
     try:
@@ -109,7 +110,7 @@ def pure_module(
     return net._replace(made_by=pure_module, arguments=(factory, input_shape, classes, fields, of_tokens))
 
 
-def _seen_from(build: Callable[[Key[Array, ""]], Any]) -> Any:
+def _seen_from(build: Callable[[OneKey], Any]) -> Any:
     """The module that the factory builds, found by a trial call, if it is not an NNX module; otherwise None."""
     built = []
     jax.eval_shape(lambda key: built.append(build(key)), _abstract_key())
@@ -120,7 +121,7 @@ def _abstract_key() -> Any:
     return jax.eval_shape(jax.random.key, 1)
 
 
-def _called(factory: Any, name: str, call: "FactoryCall", key: Key[Array, ""]) -> Any:
+def _called(factory: Any, name: str, call: "FactoryCall", key: OneKey) -> Any:
     module = call.build(factory, nnx.Rngs(key))
     if not isinstance(module, nnx.Module | linen.Module) and not is_torch_module(module):
         raise InputError(
@@ -131,7 +132,7 @@ def _called(factory: Any, name: str, call: "FactoryCall", key: Key[Array, ""]) -
 
 
 def _nnx_functions(
-    module: nnx.Module, build: Callable[[Key[Array, ""]], nnx.Module], fields: tuple[Field, ...] | None
+    module: nnx.Module, build: Callable[[OneKey], nnx.Module], fields: tuple[Field, ...] | None
 ) -> PureModule:
     module.train()
     train_graph, _, _ = nnx.split(module, nnx.Param, ...)
@@ -139,7 +140,7 @@ def _nnx_functions(
     eval_graph, _, rest = nnx.split(module, nnx.Param, ...)
     random, coupling = nnx.split_state(rest, nnx.RngState, ...)
 
-    def init(key: Key[Array, ""]) -> tuple[Any, Any]:
+    def init(key: OneKey) -> tuple[Any, Any]:
         _, params, state = nnx.split(build(key), nnx.Param, ...)
         return params, state
 
@@ -266,7 +267,7 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> PureModule:
     modes = _modes(module, name)
     blank = jnp.zeros((1, *input_shape), jnp.float32)
 
-    def start(key: Key[Array, ""]) -> tuple[Any, dict[str, Any]]:
+    def start(key: OneKey) -> tuple[Any, dict[str, Any]]:
         collections = dict(linen.meta.unbox(module.init({PARAMS: key}, blank, **modes(False))))
         return collections.pop(PARAMS, {}), collections
 
@@ -292,7 +293,7 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> PureModule:
     except InvalidRngError:
         draws = True
 
-    def init(key: Key[Array, ""]) -> tuple[Any, LinenState]:
+    def init(key: OneKey) -> tuple[Any, LinenState]:
         params, collections = start(key)
         return params, LinenState(collections, jax.random.fold_in(key, 1) if draws else None)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from jaxaudit.data.cache import cached_rows
 from jaxaudit.data.paths import whole_file
@@ -29,6 +29,7 @@ from jaxaudit.models.language_model import PREFIX, WEIGHTS, A, B, Encoded, Langu
 from jaxaudit.models.module import Origin, PureModule, Shared
 from jaxaudit.models.pretrained import ADAPTER, pytorch
 from jaxaudit.models.torch_module import AGREE, torchax_of, translated
+from jaxaudit.randomness import OneKey
 
 
 class Causal(NamedTuple):
@@ -120,7 +121,7 @@ class Adapters:
         shapes = {name: array.shape for name, array in model.weights.items() if name.endswith((A, B))}
         base = {name: array for name, array in model.weights.items() if name not in shapes}, model.rest
 
-        def init(key: Key[Array, ""]) -> tuple[dict[str, Array], Any]:
+        def init(key: OneKey) -> tuple[dict[str, Array], Any]:
             params = {name: jnp.zeros(shape) for name, shape in shapes.items()}
             for place, name in enumerate(sorted(name for name in shapes if name.endswith(A))):
                 most = shapes[name][1] ** -0.5

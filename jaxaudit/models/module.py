@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import eval_jaxpr
-from jaxtyping import Array, Float, Key, Real
+from jaxtyping import Array, Float, Real
 
 from jaxaudit.errors import InputError, visible
+from jaxaudit.randomness import OneKey
 
 ModuleFactory = Callable[..., Any]
 """`factory(input_shape, classes, *, rngs)`, which returns a Flax or PyTorch module that maps `[n, *input_shape]`
@@ -82,7 +83,7 @@ class PureModule(NamedTuple):
         head: of a network of tokens, if known.
     """
 
-    init: Callable[[Key[Array, ""]], tuple[Any, Any]]
+    init: Callable[[OneKey], tuple[Any, Any]]
     apply: Callable[[Any, Any, Float[Array, "n ..."], bool], tuple[Float[Array, "n classes"], Any]]
     batch_coupled: bool
     draws: bool = False

@@ -14,6 +14,10 @@ from jaxtyping import Array, Float, Int
 
 from jaxaudit.errors import InputError, check_among, check_ranges
 
+Maps = Float[Array, "n h w c"]
+"""Images, or the maps of a layer."""
+Logits = Float[Array, "n classes"]
+
 # PyTorch's default: new = 0.9 old + 0.1 batch. Flax's default (0.99) is too slow for the few steps of a small set.
 BATCH_NORM_MOMENTUM = 0.9
 NORMS = ("group", "batch")
@@ -43,7 +47,7 @@ def _unchanged(inputs: Array) -> Array:
 
 
 @jax.custom_jvp
-def max_pool_2x2(inputs: Float[Array, "n h w c"]) -> Float[Array, "n h2 w2 c"]:
+def max_pool_2x2(inputs: Maps) -> Float[Array, "n h2 w2 c"]:
     """The largest of every 2x2 window, stride 2; an odd last row or column is dropped. Entries that tie share the
     gradient. On a CPU, XLA's gradient of `reduce_window` takes tens of times as long, that of a maximum of strided
     slices, which XLA pads out again, four times (two cores, jax 0.10.2).
@@ -90,7 +94,7 @@ class MLP(nnx.Module):
         self.activation = activation
         self.drop = dropout_layer(dropout, rngs)
 
-    def __call__(self, inputs: Float[Array, "n ..."]) -> Float[Array, "n classes"]:
+    def __call__(self, inputs: Float[Array, "n ..."]) -> Logits:
         hidden = inputs.reshape(inputs.shape[0], -1)
         for layer in self.layers[:-1]:
             hidden = self.drop(self.activation(layer(hidden)))
@@ -110,7 +114,7 @@ class SmallCNN(nnx.Module):
         self.norms = nnx.List([make_norm("batch", b, rngs) for b in CHANNELS])
         self.output = nnx.Linear((height // 4) * (width // 4) * CHANNELS[-1], classes, rngs=rngs)
 
-    def __call__(self, inputs: Float[Array, "n h w c"]) -> Float[Array, "n classes"]:
+    def __call__(self, inputs: Maps) -> Logits:
         maps = inputs
         for conv, norm in zip(self.convs, self.norms, strict=True):
             maps = max_pool_2x2(jax.nn.relu(norm(conv(maps))))
@@ -134,7 +138,7 @@ class LiuCNN(nnx.Module):
         self.output = nnx.Linear(1024, classes, rngs=rngs)
         self.drop = dropout_layer(dropout, rngs)
 
-    def __call__(self, inputs: Float[Array, "n h w c"]) -> Float[Array, "n classes"]:
+    def __call__(self, inputs: Maps) -> Logits:
         maps = max_pool_2x2(jax.nn.relu(self.norm(self.conv(inputs))))
         return self.output(self.drop(jax.nn.relu(self.hidden(maps.reshape(maps.shape[0], -1)))))
 
@@ -176,7 +180,7 @@ class ResNet(nnx.Module):
         self.output = nnx.Linear(width << (STAGES - 1), classes, rngs=rngs)
         self.drop = dropout_layer(dropout, rngs)
 
-    def __call__(self, inputs: Float[Array, "n h w c"]) -> Float[Array, "n classes"]:
+    def __call__(self, inputs: Maps) -> Logits:
         maps = jax.nn.relu(self.norm(self.stem(inputs)))
         for block in self.blocks:
             maps = block(maps)
@@ -195,7 +199,7 @@ class ResidualBlock(nnx.Module):
         self.shortcut = _convolution(channels, out, stride, rngs, side=1) if changes else None
         self.shortcut_norm = make_norm(norm, out, rngs) if changes else None
 
-    def __call__(self, inputs: Float[Array, "n h w c"]) -> Float[Array, "n height width out"]:
+    def __call__(self, inputs: Maps) -> Float[Array, "n height width out"]:
         maps = jax.nn.relu(self.first_norm(self.first(inputs)))
         if self.shortcut is not None and self.shortcut_norm is not None:
             inputs = self.shortcut_norm(self.shortcut(inputs))
@@ -234,7 +238,7 @@ class WideResNet(nnx.Module):
         self.output = nnx.Linear(widths[-1], classes, rngs=rngs)
         self.drop = dropout_layer(dropout, rngs)
 
-    def __call__(self, inputs: Float[Array, "n h w c"]) -> Float[Array, "n classes"]:
+    def __call__(self, inputs: Maps) -> Logits:
         maps = self.stem(inputs)
         for block in self.blocks:
             maps = block(maps, self.drop)
@@ -252,9 +256,7 @@ class WideBlock(nnx.Module):
         changes = stride > 1 or channels != out
         self.shortcut = _convolution(channels, out, stride, rngs, side=1) if changes else None
 
-    def __call__(
-        self, inputs: Float[Array, "n h w c"], drop: Callable[[Array], Array]
-    ) -> Float[Array, "n height width out"]:
+    def __call__(self, inputs: Maps, drop: Callable[[Array], Array]) -> Float[Array, "n height width out"]:
         active = jax.nn.relu(self.first_norm(inputs))
         maps = jax.nn.relu(self.second_norm(self.first(active)))
         return (inputs if self.shortcut is None else self.shortcut(active)) + self.second(drop(maps))
@@ -417,7 +419,7 @@ class ViT(nnx.Module):
         self.output = nnx.Linear(width, classes, rngs=rngs)
         self.drop = dropout_layer(dropout, rngs)
 
-    def __call__(self, inputs: Float[Array, "n h w c"]) -> Float[Array, "n classes"]:
+    def __call__(self, inputs: Maps) -> Logits:
         tokens = self.embed(_patches(inputs, self.patch))
         tokens = tokens + self.places[...].astype(tokens.dtype)
         for block in self.blocks:
@@ -425,7 +427,7 @@ class ViT(nnx.Module):
         return self.output(self.norm(tokens).mean(axis=1))
 
 
-def _patches(inputs: Float[Array, "n h w c"], side: int) -> Float[Array, "n places numbers"]:
+def _patches(inputs: Maps, side: int) -> Float[Array, "n places numbers"]:
     n, height, width, channels = inputs.shape
     down, across = -(-height // side), -(-width // side)
     fill = (down * side - height, across * side - width)

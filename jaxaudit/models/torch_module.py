@@ -20,12 +20,13 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array
 
 from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.module import WAYS_ON, Origin, PureModule
 from jaxaudit.models.pretrained import pytorch
+from jaxaudit.randomness import OneKey
 
 INSTALL = "pip install 'jaxaudit[torch]' (torchax 0.0.13, which needs torch below 2.13)"
 TRACING = Lock()
@@ -146,7 +147,7 @@ def _translation(
     start = TorchState(rest, jax.random.key(SEED) if draws else None)
     coupled = _compare(apply, build, channels, params, start, inputs, name)
 
-    def init(key: Key[Array, ""]) -> tuple[Any, TorchState]:
+    def init(key: OneKey) -> tuple[Any, TorchState]:
         number = jax.random.bits(key, (), jnp.uint32)
         params, rest = jax.pure_callback(draw, shapes, number, vmap_method="sequential")
         return params, TorchState(rest, jax.random.fold_in(key, 1) if draws else None)

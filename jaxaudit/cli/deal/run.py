@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from jaxaudit.audits.ks.by_group import MOST_PERMUTATIONS, MOST_TESTS, holdout_groups_needed, records_a_set_needed
 from jaxaudit.cli.deal import LEAST_BLIND, SEED_BITS, DealFlags, DealOptions
@@ -41,7 +41,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.deal import deal_holdout, deal_members, deal_within, merge_groups
 from jaxaudit.metrics.score_tests import counted_deals
 from jaxaudit.metrics.usage import ALPHA
-from jaxaudit.randomness import generator_of, stream
+from jaxaudit.randomness import OneKey, generator_of, stream
 from jaxaudit.runs.directory import Writer, new_directory, write_files
 from jaxaudit.version import __version__
 
@@ -115,7 +115,7 @@ class DealtUnits(NamedTuple):
         """The number of groups that these records are of."""
         return len(np.unique(self.of_record[rows]))
 
-    def random_numbers(self, key: Key[Array, ""]) -> Int[np.ndarray, " records"]:
+    def random_numbers(self, key: OneKey) -> Int[np.ndarray, " records"]:
         """A random number for the group of each record, which tells neither the group's value nor its place."""
         return generator_of(stream(key, "numbers")).choice(NUMBERS, self.count, replace=False)[self.of_record]
 
@@ -136,7 +136,7 @@ def dealt_units(
     return DealtUnits(number_groups(groups if within else merge_groups(groups, hashes)), copied, written, within)
 
 
-def draw_deal(key: Key[Array, ""], how: DealFlags, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
+def draw_deal(key: OneKey, how: DealFlags, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
     """Deals records at random: True for the records of each side (`query`, `members`, `holdout`), by its name."""
     count, groups = len(units.of_record), units.of_record if units.whole else None
     if units.within:
@@ -226,7 +226,7 @@ def key_writer(
 SCHEMA = "jaxaudit.deal/1"
 
 
-def key_of_deal(seed: int, how: DealFlags) -> Key[Array, ""]:
+def key_of_deal(seed: int, how: DealFlags) -> OneKey:
     """The key of a deal: of all 64 bits of its seed, since `jax.random.key` keeps 32, few enough to try them all."""
     key = jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
     return key if how.withdraw is None else stream(key, "withdraw")

@@ -38,6 +38,11 @@ from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError, few, without_folders
 from jaxaudit.runs.directory import Writer
 
+OfRecords = Shaped[np.ndarray, " n"]
+"""A value a record."""
+Rows = Int[np.ndarray, " some"]
+"""The places of some records."""
+
 INPUTS, LABELS = "x", "y"
 """The arrays of what a deal writes, whatever they were called; class names have the first of their usual names."""
 
@@ -55,15 +60,15 @@ class RecordSource(NamedTuple):
     left_out: tuple[str, ...] = ()
     table: SourceRows | None = None
     label: str | None = None
-    groups: Shaped[np.ndarray, " n"] | None = None
+    groups: OfRecords | None = None
 
     @property
-    def hashes(self) -> Shaped[np.ndarray, " n"]:
+    def hashes(self) -> OfRecords:
         """16 bytes of each record."""
         return self.examples.record_hashes
 
     @property
-    def copies(self) -> Shaped[np.ndarray, " n"]:
+    def copies(self) -> OfRecords:
         """16 bytes of each record as other commands compare it where no option says otherwise: images in gray."""
         examples = self.examples
         if is_image(examples) and examples.inputs.ndim == 4:
@@ -98,7 +103,7 @@ class RecordSource(NamedTuple):
         if COLUMN in (*self.left_out, *(table.names if table else ())):
             raise InputError(f"{self.name} has an array or column {COLUMN!r}, {TAKEN}.")
 
-    def as_written(self, sides: Iterable[Int[np.ndarray, " some"]]) -> "RecordSource":
+    def as_written(self, sides: Iterable[Rows]) -> "RecordSource":
         """The source as arrays where a side lacks a class: a reader of its table numbers those that it has."""
         labels, classes, gaps = self.examples.labels, len(self.examples.class_names), self.examples.gaps
         if self.table and all(len(np.unique(labels[side])) == classes for side in sides):
@@ -116,14 +121,14 @@ class RecordSource(NamedTuple):
         )
         return self._replace(table=None, label=None)
 
-    def writer(self, rows: Int[np.ndarray, " some"], numbers: Int[np.ndarray, " n"] | None) -> Writer:
+    def writer(self, rows: Rows, numbers: Int[np.ndarray, " n"] | None) -> Writer:
         """Writes these records, with the numbers of their groups, if there are any."""
         if self.table:
             return partial(self.table.write, self.table.part(rows, None if numbers is None else numbers[rows]))
         arrays = {**self.arrays, **({} if numbers is None else {COLUMN: numbers})}
         return _npz({name: array if name in CLASS_NAMES else array[rows] for name, array in arrays.items()})
 
-    def refuse_changed(self, path: Path, rows: Int[np.ndarray, " some"]) -> None:
+    def refuse_changed(self, path: Path, rows: Rows) -> None:
         """Refuses a written table that is not read as these records of the source."""
         if self.table:
             refuse_read_otherwise(path, self.examples.take(rows), self.label)
@@ -211,7 +216,7 @@ class TextSource(NamedTuple):
 
     texts: Texts
     path: Path
-    hashes: Shaped[np.ndarray, " n"]
+    hashes: OfRecords
     left_out: tuple[str, ...]
     groups: Int[np.ndarray, " n"] | None = None
     label: None = None
@@ -222,7 +227,7 @@ class TextSource(NamedTuple):
         return self.texts.source
 
     @property
-    def copies(self) -> Shaped[np.ndarray, " n"]:
+    def copies(self) -> OfRecords:
         """`hashes`: equal texts are copies."""
         return self.hashes
 
@@ -235,10 +240,10 @@ class TextSource(NamedTuple):
         if written and COLUMN in self.left_out:
             raise InputError(f"{self.name} has a key {COLUMN!r}, {TAKEN}.")
 
-    def as_written(self, sides: Iterable[Int[np.ndarray, " some"]]) -> "TextSource":
+    def as_written(self, sides: Iterable[Rows]) -> "TextSource":
         return self
 
-    def writer(self, rows: Int[np.ndarray, " some"], numbers: Int[np.ndarray, " n"] | None) -> Writer:
+    def writer(self, rows: Rows, numbers: Int[np.ndarray, " n"] | None) -> Writer:
         def save(file: IO[bytes]) -> None:
             for row in rows.tolist():
                 line = {name: value for name, value in self.texts.object(row).items() if name in self.texts.keys}
@@ -248,7 +253,7 @@ class TextSource(NamedTuple):
 
         return save
 
-    def refuse_changed(self, path: Path, rows: Int[np.ndarray, " some"]) -> None:
+    def refuse_changed(self, path: Path, rows: Rows) -> None:
         """Lines are written as they were read."""
 
 
@@ -316,10 +321,10 @@ def _as_text(value: bytes) -> str:
 
 
 def refuse_in_records(
-    groups: Shaped[np.ndarray, " n"],
+    groups: OfRecords,
     examples: Examples,
     columns: Sequence[str],
-    words: Mapping[str, Shaped[np.ndarray, " n"]],
+    words: Mapping[str, OfRecords],
 ) -> None:
     """Refuses inputs (`words` by column), labels and names that have values of the groups, which nobody can omit."""
     classes = np.array(examples.class_names)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import jax
 import numpy as np
-from jaxtyping import Array, Key
 
 from jaxaudit.audits.bank_odds import load_log_likelihoods
 from jaxaudit.audits.ks.models import LEAST, Part, refuse_shared
@@ -46,7 +45,7 @@ from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
 from jaxaudit.metrics.memory import LEAST_MEMBERS
-from jaxaudit.randomness import stream
+from jaxaudit.randomness import OneKey, stream
 from jaxaudit.shadow_models import OF_QUERY, Kind
 from jaxaudit.version import __version__
 
@@ -214,7 +213,7 @@ MANY = 3_000
 used 599 digits were 7 to 25% beside 40 of them, and 24 to 28% without."""
 
 
-def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool = False) -> Sets["Examples"]:
+def dealt_set(key: OneKey, whole: "Examples", *, with_calibration: bool = False) -> Sets["Examples"]:
     """The records of a set dealt at random, in thirds, into query set, holdout and known members, or in fourths with a
     calibration set. A copy of a record is left out, since it would stand in two sets.
     """
@@ -230,7 +229,7 @@ def dealt_set(key: Key[Array, ""], whole: "Examples", *, with_calibration: bool 
     return Sets(**parts, calibration=calibration)
 
 
-def with_calibration_set(key: Key[Array, ""], whole: "Examples", share: float) -> tuple["Examples", "Examples"]:
+def with_calibration_set(key: OneKey, whole: "Examples", share: float) -> tuple["Examples", "Examples"]:
     """The records of a set without copies, of which a random share is put aside as its calibration set."""
     whole = _without_copies(whole)
     apart = deal_holdout(stream(key, "calibration"), len(whole), share)

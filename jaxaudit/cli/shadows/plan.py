@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.models import refuse_shared
@@ -58,7 +58,7 @@ from jaxaudit.data.table import Column, columns_as_read
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError, writing
 from jaxaudit.metrics.exchangeability import alike
-from jaxaudit.randomness import stream
+from jaxaudit.randomness import OneKey, stream
 from jaxaudit.runs.directory import claim, write_files
 from jaxaudit.runs.unfinished import NAME, make_directories, remove_empty, working_in
 from jaxaudit.version import __version__
@@ -180,7 +180,7 @@ def bank_description(
         raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
 
 
-def deal_bank(key: Key[Array, ""], sets: BankSets, description: Description, coins: bool) -> Arrays:
+def deal_bank(key: OneKey, sets: BankSets, description: Description, coins: bool) -> Arrays:
     """The arrays of a bank by the names of their files."""
     sizes = description.sizes
     bank_plan = plan_bank(
@@ -276,7 +276,7 @@ def _summary(out: Path, description: Description, groups: Sets[np.ndarray], befo
     return Summary(lines)
 
 
-def read_bank_sets(key: Key[Array, ""], data: BankData, model: BankNetwork | None = None) -> BankSets:
+def read_bank_sets(key: OneKey, data: BankData, model: BankNetwork | None = None) -> BankSets:
     """The records of the sets that these options name.
 
     `key` draws the test of exchangeability of query set and holdout, as in `ks`. `model` says how texts become tokens.
@@ -378,7 +378,7 @@ def count_of(flag: str, text: str) -> int:
 
 
 def _sampled_alike(
-    key: Key[Array, ""], query: Examples, holdout: Examples, dropped: Bool[np.ndarray, " n"]
+    key: OneKey, query: Examples, holdout: Examples, dropped: Bool[np.ndarray, " n"]
 ) -> SampledAlike | None:
     """The test of `ks` whether these sets are exchangeable; None if no record of a set is left."""
     dropped_records = dropped[: len(query) + len(holdout)]

@@ -14,6 +14,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+Probabilities = Float[np.ndarray, "n classes"]
+"""A model's probabilities, a row a record."""
+Labels = Int[np.ndarray, " n"]
+"""The class of each record."""
+Numbers = Float[np.ndarray, " n"]
+"""A number a record."""
+
 LINE_LEVEL = 1e-4
 """How often a part of a file in line may be taken for one out of line: at most, of exchangeable records."""
 SHIFTS, SURELY_SHIFTED = 20, 5.0
@@ -103,8 +110,8 @@ class OutputsBySet(NamedTuple):
     set that the model did not use, if there is one.
     """
 
-    probabilities: Mapping[str, Float[np.ndarray, "n classes"]]
-    labels: Mapping[str, Int[np.ndarray, " n"]]
+    probabilities: Mapping[str, Probabilities]
+    labels: Mapping[str, Labels]
     unseen: str | None = None
 
 
@@ -165,7 +172,7 @@ def unwritten_rows(outputs_by_set: OutputsBySet) -> dict[str, tuple[OutputCheck,
     return messages
 
 
-def shifted_rows(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> OutOfLine | None:
+def shifted_rows(probabilities: Probabilities, labels: Labels) -> OutOfLine | None:
     """The run of rows that fits the labels some rows further on or back far better than its own, if there is one.
 
     The statistic is the largest sum over a run, for any shift s up to `SHIFTS`, of the gain g = log p[i, y[i + s]] -
@@ -201,8 +208,8 @@ def shifted_rows(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.n
 
 
 def stale_rows(
-    probabilities: Float[np.ndarray, "n classes"],
-    labels: Int[np.ndarray, " n"],
+    probabilities: Probabilities,
+    labels: Labels,
     unseen: tuple[Float[np.ndarray, "m classes"], Int[np.ndarray, " m"]] | None = None,
 ) -> OutOfLine | None:
     """The run of rows that tells nothing of its labels, where those beside it tell much, if there is one.
@@ -263,7 +270,7 @@ def stale_rows(
     return run_found if runs and best > np.sqrt(2 * np.log(runs / LINE_LEVEL)) else None
 
 
-def exchanged_rows(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> int:
+def exchanged_rows(probabilities: Probabilities, labels: Labels) -> int:
     """The distance in rows, up to `SHIFTS`, at which rows of a file fit the records further on or back; else 0.
 
     Let q be the probability that a row gives the label s rows on, and r the one that the row there gives the label of
@@ -320,7 +327,7 @@ def exchanged_rows(probabilities: Float[np.ndarray, "n classes"], labels: Int[np
     return distance
 
 
-def softmaxed_twice(probabilities: Float[np.ndarray, "n classes"]) -> bool:
+def softmaxed_twice(probabilities: Probabilities) -> bool:
     """Whether probabilities went through a softmax again, as if they had been logits.
 
     The second softmax can be taken back: log p, shifted so that a row sums to 1, are the probabilities before. None
@@ -368,7 +375,7 @@ def on_two_scales(outputs_by_set: OutputsBySet, *, by_heart: bool = False) -> st
     return None
 
 
-def of_one_model(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " n"]) -> bool:
+def of_one_model(first: Numbers, second: Numbers) -> bool:
     """Whether two arrays of log-odds are of one model, asked twice: rounded, in other batches, or byte for byte.
 
     They differ by less than `SAME_MODEL` of their standard deviation over records. Two trainings, even from one seed
@@ -405,7 +412,7 @@ def knows_members_alone(outputs_by_set: OutputsBySet, members: str) -> bool:
     return _p_surer(of_members, query) <= SURE_LEVEL and _p_surer(query, unseen) > RANK_LEVEL
 
 
-def shared_ranks(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def shared_ranks(values: Numbers) -> Numbers:
     """Ranks from 1; equal values share the mean of theirs. NaN with a NaN among them.
 
     `scipy.stats`, whose `rankdata` this is, takes half a second to import, and this room knows no kernels.
@@ -414,7 +421,7 @@ def shared_ranks(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     return np.where(np.isnan(values).any(), np.nan, (np.cumsum(counts) - (counts - 1) / 2)[places])
 
 
-def _p_surer(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " m"]) -> float:
+def _p_surer(first: Numbers, second: Float[np.ndarray, " m"]) -> float:
     """How often the first of two sets of one kind has ranks as high, by the normal approximation."""
     n, m = len(first), len(second)
     ranks = shared_ranks(np.concatenate([first, second]))
@@ -431,7 +438,7 @@ def _some(rows: np.ndarray, columns: int = 0) -> np.ndarray:
     return rows[:: -(-len(rows) * (columns or rows.shape[1]) // _MOST)]
 
 
-def _told_by_rows(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> np.ndarray:
+def _told_by_rows(probabilities: Probabilities, labels: Labels) -> np.ndarray:
     """The log-likelihood of each row's label, less its mean over labels drawn from the file."""
     n, classes = probabilities.shape
     shares, rows = np.bincount(labels, minlength=classes) / n, max(1, _BLOCK // classes)
@@ -439,12 +446,12 @@ def _told_by_rows(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.
     return _logs(probabilities[np.arange(n), labels]) - np.concatenate(usual)
 
 
-def _common_classes(labels: Int[np.ndarray, " n"], classes: int) -> Int[np.ndarray, " n"]:
+def _common_classes(labels: Labels, classes: int) -> Labels:
     """The labels, with one number for all classes of fewer than ten records."""
     return np.where(np.bincount(labels, minlength=classes) < 10, classes, np.arange(classes))[labels]
 
 
-def _exponent(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndarray, " n"]) -> float:
+def _exponent(probabilities: Probabilities, labels: Labels) -> float:
     """The positive t at which exp(t g) is 1 in the mean over random pairs of rows, at most 1; 0 without skill."""
     n, classes = probabilities.shape
     shares, logs = np.bincount(labels, minlength=classes) / n, _logs(_some(probabilities))
@@ -464,7 +471,7 @@ def _exponent(probabilities: Float[np.ndarray, "n classes"], labels: Int[np.ndar
     return low
 
 
-def _told(outputs: Float[np.ndarray, "run classes"], labels: Int[np.ndarray, " n"], run: OutOfLine) -> float:
+def _told(outputs: Float[np.ndarray, "run classes"], labels: Labels, run: OutOfLine) -> float:
     """What a run's outputs tell of the shifted labels, in standard errors of these labels in random order."""
     logs = _logs(_some(outputs))
     shifted = _some(labels[run.start + run.shift : run.stop + run.shift], outputs.shape[1])
@@ -476,7 +483,7 @@ def _told(outputs: Float[np.ndarray, "run classes"], labels: Int[np.ndarray, " n
     return total / variance**0.5 if variance > 0 else 0.0
 
 
-def _are_shares_of_votes(numbers: Float[np.ndarray, " n"]) -> bool:
+def _are_shares_of_votes(numbers: Numbers) -> bool:
     """Whether all numbers are whole shares of one number of votes, up to the rounding of six decimals.
 
     >>> _are_shares_of_votes(np.array([0.333333, 0.5])), _are_shares_of_votes(np.array([0.3141, 0.5]))

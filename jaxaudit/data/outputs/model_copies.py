@@ -12,6 +12,9 @@ from jaxtyping import Bool, Float
 from jaxaudit.data.outputs.checks import ONE_KIND, ONE_MODEL, shared_ranks
 from jaxaudit.errors import InputError
 
+NumbersOfModels = Float[np.ndarray, "models records"]
+"""A number a model and record."""
+
 TIMES, WIDE = 25, 8
 """How many times nearer than is usual a copy is, and how many deviations of log-distances at least: models whose
 training sets differ by single records may be at any distance."""
@@ -27,23 +30,21 @@ MOST_RECORDS, KEY, MODELS_AT_ONCE = 4096, 20221129, 512
 """Records that models are compared on, drawn with this key if there are more; models compared with others at a time."""
 
 
-def standard_ranks(values: Float[np.ndarray, "models records"]) -> Float[np.ndarray, "models records"]:
+def standard_ranks(values: NumbersOfModels) -> NumbersOfModels:
     """The ranks of the records by each model, of mean 0 and length 1, or zeros: products are rank correlations."""
     ranks = np.array([shared_ranks(row) for row in values]).reshape(values.shape) - (values.shape[1] + 1) / 2
     lengths = np.sqrt((ranks**2).sum(axis=1, keepdims=True))
     return ranks / np.where(lengths > 0, lengths, 1)
 
 
-def pairs_within(ranks: Float[np.ndarray, "models records"], limit: float) -> Iterator[tuple[int, int]]:
+def pairs_within(ranks: NumbersOfModels, limit: float) -> Iterator[tuple[int, int]]:
     """Pairs of models, in ascending order, whose rank correlation is 1 or -1, but for `limit`."""
     for start in range(0, len(ranks), MODELS_AT_ONCE):
         near = 1 - np.abs(ranks[start : start + MODELS_AT_ONCE] @ ranks.T) <= limit
         yield from ((start + i, j) for i, j in np.argwhere(near).tolist() if start + i < j)
 
 
-def same_models(
-    values: Float[np.ndarray, "models records"], usual: Bool[np.ndarray, " models"] | None = None
-) -> Iterator[tuple[int, int]]:
+def same_models(values: NumbersOfModels, usual: Bool[np.ndarray, " models"] | None = None) -> Iterator[tuple[int, int]]:
     """Pairs of rows that are one model, by numbers that may be on any scale, rounded, or computed in another order.
 
     The distance of two models is 1 minus the absolute rank correlation of their numbers. What is usual is the lower
@@ -75,7 +76,7 @@ def _tells(values: Float[np.ndarray, " records"]) -> bool:
     return bool(len(counts) >= FEW and len(values) - counts.max() >= ENOUGH)
 
 
-def unlike_others(values: Float[np.ndarray, "models records"]) -> Iterator[tuple[int, float]]:
+def unlike_others(values: NumbersOfModels) -> Iterator[tuple[int, float]]:
     """Models whose outputs are spread far more widely than those of the others, or far less, and how many times.
 
     The spread is the mean absolute deviation from the median over records, of finite numbers; it is compared with
@@ -97,7 +98,7 @@ def unlike_others(values: Float[np.ndarray, "models records"]) -> Iterator[tuple
         )
 
 
-def _of_some(values: Float[np.ndarray, "models records"]) -> Float[np.ndarray, "models some"]:
+def _of_some(values: NumbersOfModels) -> Float[np.ndarray, "models some"]:
     """The numbers of all records, or of `MOST_RECORDS` of them, which are always the same ones."""
     records = values.shape[1]
     rows = (
@@ -109,7 +110,7 @@ def _of_some(values: Float[np.ndarray, "models records"]) -> Float[np.ndarray, "
 
 
 def refuse_odd_models(
-    values: Float[np.ndarray, "models records"],
+    values: NumbersOfModels,
     numbers: Sequence[int],
     source: str,
     membership: Bool[np.ndarray, "models pool"] | None = None,

@@ -20,6 +20,9 @@ from jaxaudit.data.pairs import SAME, are_copies
 from jaxaudit.data.texts import SETS
 from jaxaudit.errors import InputError
 
+Numbers = Float[np.ndarray, " n"]
+"""A number a record."""
+
 ModelRole = Literal["target", "before", "baseline", "unused", "used"]
 ROLES: tuple[ModelRole, ...] = ("target", "before", "baseline", "unused", "used")
 COVARIATE = "covariate"
@@ -155,12 +158,12 @@ def _nearly_the_same(columns: Sequence[ScoreColumn]) -> Iterator[tuple[int, int]
                     yield rows[i], rows[j]
 
 
-def _in_one_order(numbers: Sequence[Float[np.ndarray, " n"]]) -> Iterator[tuple[int, int]]:
+def _in_one_order(numbers: Sequence[Numbers]) -> Iterator[tuple[int, int]]:
     """Pairs of columns whose rank correlation is 1 or -1, but for rounding."""
     return pairs_within(standard_ranks(np.array(numbers)), ALIKE) if numbers else iter(())
 
 
-def _same(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " n"]) -> bool:
+def _same(first: Numbers, second: Numbers) -> bool:
     """Whether two columns are in one order; of few different numbers, whether they also lie on a straight line."""
     if not list(_in_one_order([first, second])):
         return False
@@ -168,7 +171,7 @@ def _same(first: Float[np.ndarray, " n"], second: Float[np.ndarray, " n"]) -> bo
     return enough or bool(1 - abs(np.corrcoef(first, second)[0, 1]) <= CLOSE)
 
 
-def _few(values: Float[np.ndarray, " n"]) -> bool:
+def _few(values: Numbers) -> bool:
     """Whether two models may have these numbers by chance: few different ones, or most of them the same."""
     counts = np.unique(values, return_counts=True)[1]
     return bool(len(counts) < FEW or 2 * counts.max() > len(values))
@@ -305,7 +308,7 @@ def coded(draft: Draft) -> Iterator[str]:
             )
 
 
-def _is_code(code: float, present: Float[np.ndarray, " n"]) -> bool:
+def _is_code(code: float, present: Numbers) -> bool:
     """Whether the least or the largest number of a column stands for a missing one."""
     is_code = present == code
     rest = present[~is_code]

@@ -107,6 +107,18 @@ def check_among(names: Iterable[str], **choices: str) -> None:
             raise InputError(f"`{parameter}` must be one of {', '.join(names)}; got {name!r}.")
 
 
+def refuse_wrong(subject: str, *troubles: tuple[str, Any]) -> None:
+    """Refuses (`InputError`) by the first of these messages, behind `subject`, beside which something wrong stands.
+
+    >>> refuse_wrong("a.npy: ", ("is empty.", False), ("has NaN.", True))
+    Traceback (most recent call last):
+    jaxaudit.errors.InputError: a.npy: has NaN.
+    """
+    for trouble, wrong in troubles:
+        if wrong:
+            raise InputError(f"{subject}{trouble}")
+
+
 def check_distinct(**lists: Sequence[Any]) -> None:
     """Refuses (`InputError`) a list of nothing, or with something twice.
 

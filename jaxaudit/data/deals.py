@@ -30,7 +30,7 @@ from jaxaudit.data.outputs.form import SET, OutputsPlace, titles_of
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.paths import exists, open_data, read_small
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, refuse_wrong
 from jaxaudit.json_types import StrictStruct
 
 KEY, CHALLENGE = "key.json", "challenge"
@@ -151,16 +151,15 @@ def check_files(key: Key, folder: Path) -> None:
     needed = [key.set_file(role) for role in key.rows]
     for name in dict.fromkeys((*needed, *key.files, *(f"{CHALLENGE}{ending}" for ending in ENDINGS))):
         path, exists = folder / name, os.path.lexists(folder / name)
-        for trouble, wrong in (
-            (f"is missing; keep the files of a deal in one folder, beside {KEY}", name in needed and not exists),
+        refuse_wrong(
+            f"{path}: ",
+            (f"is missing; keep the files of a deal in one folder, beside {KEY}.", name in needed and not exists),
             (
                 f"is not the file that {KEY} was written with (its SHA-256 differs): another deal, or changed since "
-                "then. Give the key of this deal, or the file as `jaxaudit deal` wrote it",
+                "then. Give the key of this deal, or the file as `jaxaudit deal` wrote it.",
                 exists and file_hash(path) != key.files.get(name),
             ),
-        ):
-            if wrong:
-                raise InputError(f"{path}: {trouble}.")
+        )
 
 
 def load_answers(path: Path, key: Key, classes: int | Sequence[str], kind: Kind = "auto") -> Outputs:

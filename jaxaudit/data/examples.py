@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from jaxaudit.data.labels import join_groups, number_groups
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, refuse_wrong
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,8 @@ class Examples:
         outside = labels[(labels < 0) | (labels >= len(self.class_names))] if labels.dtype.kind in "iu" else labels
         allowed = np.isnan(inputs) if self.gaps else False
         finite = not np.issubdtype(inputs.dtype, np.floating) or bool((np.isfinite(inputs) | allowed).all())
-        for trouble, wrong in (
+        refuse_wrong(
+            f"{self.name}: ",
             ("there are no records; an audit needs at least one. Is the file empty?", len(inputs) == 0),
             (
                 f"{len(inputs)} inputs but {labels.dtype} labels of shape {labels.shape}; give one integer label for "
@@ -73,9 +74,7 @@ class Examples:
                 "two classes have one name; give every class its own name.",
                 len(set(self.class_names)) < len(self.class_names),
             ),
-        ):
-            if wrong:
-                raise InputError(f"{self.name}: {trouble}")
+        )
         if self.groups is not None:
             groups = np.asarray(self.groups)
             if groups.shape != labels.shape:

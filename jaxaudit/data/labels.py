@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, refuse_wrong
 
 INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
 """What a column that numbers the rows is called, in small letters."""
@@ -65,15 +65,17 @@ def encode_labels(
     values = flat(np.asarray(labels))
     numbers = _numbers_in_text(values) if values.dtype.kind == "U" and values.ndim == 1 else None
     is_text = values.dtype.kind == "U" and numbers is None
-    for trouble, wrong in (
-        ("there are no labels; is the file empty", not values.size),
-        (f"labels are texts of more than {LONGEST_NAME} characters, no class names", longer_than(values, LONGEST_NAME)),
-        (f"labels have shape {np.shape(labels)}; give one for each record, labels.argmax(axis=1)", values.ndim != 1),
-        ("labels are texts, which name their classes; leave the class names out", is_text and class_names is not None),
-        (f"labels are of type {values.dtype}; give whole numbers or text", values.dtype.kind not in "Ubuif"),
-    ):
-        if wrong:
-            raise InputError(f"{source}: {trouble}.")
+    refuse_wrong(
+        f"{source}: ",
+        ("there are no labels; is the file empty.", not values.size),
+        (
+            f"labels are texts of more than {LONGEST_NAME} characters, no class names.",
+            longer_than(values, LONGEST_NAME),
+        ),
+        (f"labels have shape {np.shape(labels)}; give one for each record, labels.argmax(axis=1).", values.ndim != 1),
+        ("labels are texts, which name their classes; leave the class names out.", is_text and class_names is not None),
+        (f"labels are of type {values.dtype}; give whole numbers or text.", values.dtype.kind not in "Ubuif"),
+    )
     if is_text:
         names, codes = np.unique(values, return_inverse=True)
         return codes.astype(np.int32), tuple(names.tolist())
@@ -219,21 +221,20 @@ def _refuse_alike(words: Shaped[np.ndarray, " n"], of: str) -> None:
     distinct = np.unique(words).tolist()
     numbers = distinct if all(map(_FLOAT.fullmatch, distinct)) else []
     alike = len(distinct) - len(set(map(_plain, distinct)))
-    for trouble, wrong in (
+    refuse_wrong(
+        f"the groups of the {of} ",
         (
             "are floating-point numbers of 2**53 or more, or with an exponent, such as 1.23E+11, so several groups may "
-            "have been rounded to one; write them as integers, or with a letter",
+            "have been rounded to one; write them as integers, or with a letter.",
             any("e" in word or ("." in word and abs(float(word)) >= EXACT) for word in numbers),
         ),
         (
             f"have {alike} pairs that look alike, such as 7 and 007, 7 and 7.0, or texts that differ in blanks or in "
             "how a computer writes their accents; write each group in one way. If they are different groups, put a "
-            "letter before their numbers",
+            "letter before their numbers.",
             alike,
         ),
-    ):
-        if wrong:
-            raise InputError(f"the groups of the {of} {trouble}.")
+    )
 
 
 def _plain(word: str) -> str:

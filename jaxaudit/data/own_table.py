@@ -38,7 +38,7 @@ from jaxaudit.data.formats.text_table import (
 from jaxaudit.data.labels import COLUMN, as_number, counting, encode_labels
 from jaxaudit.data.selection import choose_splits
 from jaxaudit.data.table import MISSING, WIDTH, Column, Table, check_choice, codes_of_words
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, refuse_wrong
 
 LABEL = "label"
 FEW = 10
@@ -205,7 +205,8 @@ def read_own_table(
     source, label, left_out = path.name, label or LABEL, (*drop, *groups)
     text = read_text_table(path, lambda name: name not in left_out)
     names = text.header
-    for trouble, wrong in (
+    refuse_wrong(
+        f"{path}: ",
         ("there are no rows below the header line. Is the file empty?", not text.rows),
         (
             f"no column is named {label!r}, as the label must be; name the label (`label`), or, with pandas, write "
@@ -213,9 +214,7 @@ def read_own_table(
             label not in names,
         ),
         ("there is no column other than the label and those left out; add inputs.", not {*names} - {label, *left_out}),
-    ):
-        if wrong:
-            raise InputError(f"{path}: {trouble}")
+    )
     not_inputs = [*drop, *(name for name in groups if name in names)]
     check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
     text, needed = text.without(left_out), (label, *categorical)

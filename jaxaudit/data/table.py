@@ -20,7 +20,7 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import as_number
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.selection import nearest_names
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, refuse_wrong
 
 MISSING = "(missing)"
 
@@ -70,16 +70,15 @@ class Table:
         values = np.asarray(self.values)
         names = [column.name for column in self.columns]
         twice = [name for name in names if names.count(name) > 1]
-        for trouble, wrong in (
+        refuse_wrong(
+            f"{self.name}: ",
             (
                 f"values are {values.dtype} of shape {values.shape}, but there are {len(names)} columns, and an audit "
-                "needs at least one beside the label; give numbers, one row per record and one column per attribute",
+                "needs at least one beside the label; give numbers, one row per record and one column per attribute.",
                 not names or values.shape[1:] != (len(names),) or values.dtype.kind not in "buif",
             ),
-            (f"the column name {''.join(twice[:1])!r} occurs twice; give every column its own name", twice),
-        ):
-            if wrong:
-                raise InputError(f"{self.name}: {trouble}.")
+            (f"the column name {''.join(twice[:1])!r} occurs twice; give every column its own name.", twice),
+        )
         if values.dtype.name not in ("float32", "float64", "uint8"):
             values = values.astype(np.float64)
         checked = Examples(values, self.labels, self.class_names, self.name)

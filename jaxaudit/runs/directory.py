@@ -28,7 +28,7 @@ from jaxaudit.data.bank.description import DESCRIPTION
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.formats.parsing import refuse_repeated_keys
 from jaxaudit.data.paths import DRAFT, exists, open_regular, refuse_irregular, whole_file
-from jaxaudit.errors import InputError, visible, writing
+from jaxaudit.errors import InputError, refuse_wrong, visible, writing
 from jaxaudit.json_types import from_builtins
 from jaxaudit.report.kinds import ARRAYS, NAMES, RunKind, part_of, run_kind
 from jaxaudit.report.record import FIRST_LINES, VERSION, Run
@@ -60,20 +60,19 @@ def refuse_taken(directory: Path) -> None:
         folder = Path(os.path.realpath(directory))
         folder = next(path for path in (folder, *folder.parents) if path.exists())
         is_folder, content_words = folder.is_dir(), "another run" if (directory / RESULT).exists() else "other files"
-        for trouble, wrong in (
-            (f"cannot be written: {folder} is a file; name another directory", not is_folder),
+        refuse_wrong(
+            f"`directory` {directory} ",
+            (f"cannot be written: {folder} is a file; name another directory.", not is_folder),
             (
-                f"already contains {content_words}; name a new directory (nothing was changed)",
+                f"already contains {content_words}; name a new directory (nothing was changed).",
                 is_folder and taken and not _is_free(directory),
             ),
             # Who owns a directory may replace what is in it.
             (
-                "belongs to another user; name a directory that does not exist yet",
+                "belongs to another user; name a directory that does not exist yet.",
                 taken and hasattr(os, "getuid") and directory.stat().st_uid != os.getuid(),
             ),
-        ):
-            if wrong:
-                raise InputError(f"`directory` {directory} {trouble}.")
+        )
         _refuse_unwritable(f"`directory` {directory}", folder, os.W_OK | os.X_OK)
     except OSError as error:
         raise InputError(f"`directory` {directory} cannot be a directory: {error.strerror}; name another.") from error

@@ -35,7 +35,7 @@ from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.texts import Texts
 from jaxaudit.data.tfds import file_and_split
-from jaxaudit.errors import InputError, few, without_folders
+from jaxaudit.errors import InputError, few, refuse_wrong, without_folders
 from jaxaudit.runs.directory import Writer
 
 OfRecords = Shaped[np.ndarray, " n"]
@@ -345,28 +345,27 @@ def refuse_in_records(
     names += [examples.titles[place] if examples.titles else "" for place in places]
     first = "".join(names[:1])[:40]
     of_labels = np.array_equal(_words(classes[examples.labels]), _words(groups))
-    for trouble, wrong in (
+    refuse_wrong(
+        f"{examples.name}: ",
         (
             f"column {repr(first) if first else f'{min(places, default=0) + 1} of the inputs'} has the values of the "
             "groups row by row, or one value for each group, and would be shared. Leave it out (--drop, of a table), "
-            "or give other groups",
+            "or give other groups.",
             names,
         ),
         (
-            f"its labels are the values of the groups, or other names of them, {ADVICE}. Give the right groups",
+            f"its labels are the values of the groups, or other names of them, {ADVICE}. Give the right groups.",
             places_in(examples.labels) or of_labels,
         ),
         (
-            f"names of its columns are values of the groups, {ADVICE}. Name the columns otherwise",
+            f"names of its columns are values of the groups, {ADVICE}. Name the columns otherwise.",
             _names_in(groups, np.array(columns, str)),
         ),
         (
-            f"its class names have values of the groups, {ADVICE}. Name the classes or the groups otherwise",
+            f"its class names have values of the groups, {ADVICE}. Name the classes or the groups otherwise.",
             _names_in(groups, classes),
         ),
-    ):
-        if wrong:
-            raise InputError(f"{examples.name}: {trouble}.")
+    )
 
 
 def _columns_with(groups: np.ndarray, array: np.ndarray) -> list[int]:

@@ -37,7 +37,7 @@ from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.groups import groups_in_words
 from jaxaudit.data.outputs.model_copies import refuse_odd_models
 from jaxaudit.data.paths import entries, exists
-from jaxaudit.errors import InputError, few, visible, without_folders, writing
+from jaxaudit.errors import InputError, few, refuse_wrong, visible, without_folders, writing
 from jaxaudit.metrics.deal import RATE
 from jaxaudit.runs.directory import write_files
 from jaxaudit.runs.unfinished import working_in
@@ -272,15 +272,14 @@ def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -
     left = np.setdiff1d(np.arange(records), holdout)
     query = left if query_rows is None else chosen_rows(query_rows, records, "--query-rows")
     common_count = len(np.intersect1d(query, holdout))
-    for trouble, wrong in (
+    refuse_wrong(
+        "",
         (
-            f"--query-rows and --holdout-rows have {common_count} records in common; a record is of one set",
+            f"--query-rows and --holdout-rows have {common_count} records in common; a record is of one set.",
             common_count,
         ),
-        (f"--holdout-rows names all {records} records, so there is no query set", not len(query)),
-    ):
-        if wrong:
-            raise InputError(f"{trouble}.")
+        (f"--holdout-rows names all {records} records, so there is no query set.", not len(query)),
+    )
     rest = np.setdiff1d(left, query)
     counts = Counts(query=len(query), holdout=len(holdout), calibration=len(rest))
     return np.concatenate([query, holdout, rest]), counts

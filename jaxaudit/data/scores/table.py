@@ -35,7 +35,7 @@ from jaxaudit.data.scores.columns import (
     set_names,
     shape_of,
 )
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, refuse_wrong
 
 
 class ScoredModel(NamedTuple):
@@ -296,16 +296,15 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def claim_scores(path: Path) -> None:
     """Rejects a file that `write_scores` could not write, before any work is done."""
-    for trouble, wrong in (
-        (f"must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv", path.suffix.lower() not in TABLES),
-        ("already exists; name a new file (nothing was changed)", os.path.lexists(path)),
+    refuse_wrong(
+        f"`out` {path} ",
+        (f"must be a .csv or a .parquet file, such as {path.stem or 'scores'}.csv.", path.suffix.lower() not in TABLES),
+        ("already exists; name a new file (nothing was changed).", os.path.lexists(path)),
         (
-            f"cannot be written: {path.parent} is no directory, or not writable; create it, or name another file",
+            f"cannot be written: {path.parent} is no directory, or not writable; create it, or name another file.",
             not (path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)),
         ),
-    ):
-        if wrong:
-            raise InputError(f"`out` {path} {trouble}.")
+    )
 
 
 def write_scores(path: Path, columns: Mapping[str, Sequence[Any] | np.ndarray]) -> None:

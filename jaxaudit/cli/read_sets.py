@@ -50,11 +50,7 @@ def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = (), gaps: 
             "--shadows, `ks` trains language models on texts."
         )
     dealt_side(expanded(name))
-    size, gray = parse_images(data.images or "none")
-    examples = load_told(name, data, image_size=size, gray=gray, groups=groups, gaps=gaps)
-    if not is_image(examples):
-        return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
-    return _prepared(name, examples, size, gray)
+    return read_inputs(name, data, scaled=True, groups=groups, gaps=gaps)
 
 
 def load_told(name: str, data: Columns, **how: Any) -> Examples:
@@ -63,14 +59,6 @@ def load_told(name: str, data: Columns, **how: Any) -> Examples:
     for note in examples.notes:
         say(f"{examples.name}: {note}")
     return examples
-
-
-def _prepared(name: str, examples: Examples, size: tuple[int, int] | None, gray: bool) -> Examples:
-    height, width = size or examples.inputs.shape[1:3]
-    prepared = prepare_images(examples, (height, width), gray)
-    before, after = ("x".join(map(str, images.inputs.shape[1:])) for images in (examples, prepared))
-    say(f"{name}: {len(examples):,} images of {before}, read as {after} in [0, 1]")
-    return prepared
 
 
 def tell_of_large_numbers(model: str | None, inputs: Iterable[np.ndarray]) -> None:
@@ -107,18 +95,22 @@ def calibration_beside(calibration: Examples, sets: Sets[Examples]) -> Examples:
     return calibration
 
 
-def read_inputs(name: str, options: Images) -> Examples:
-    """The records of the set `name`, as float32.
+def read_inputs(name: str, options: Images, *, scaled: bool = False, **how: Any) -> Examples:
+    """The records of the set `name`, as float32, read by `load` in this way.
 
     Integer images become floats in [0, 1] with an axis of channels. Floats are not changed, because a network may need
-    them on its own scale, unless a size or grayscale is requested.
+    them on its own scale, unless they are to be `scaled`, or a size or grayscale is requested.
     """
     size, gray = parse_images(options.images or "none")
-    examples = load_told(name, options, image_size=size, gray=gray)
-    floats = np.issubdtype(examples.inputs.dtype, np.floating)
-    if not is_image(examples) or (floats and size is None and not gray):
+    examples = load_told(name, options, image_size=size, gray=gray, **how)
+    kept = not (scaled or size or gray) and np.issubdtype(examples.inputs.dtype, np.floating)
+    if kept or not is_image(examples):
         return replace(examples, inputs=np.asarray(examples.inputs, np.float32))
-    return _prepared(name, examples, size, gray)
+    height, width = size or examples.inputs.shape[1:3]
+    prepared = prepare_images(examples, (height, width), gray)
+    before, after = ("x".join(map(str, images.inputs.shape[1:])) for images in (examples, prepared))
+    say(f"{name}: {len(examples):,} images of {before}, read as {after} in [0, 1]")
+    return prepared
 
 
 def outputs_for(largest: int, name: str) -> int:

@@ -59,7 +59,6 @@ class EfficacyInputs(NamedTuple):
 
 
 def _of_network(
-    options: EfficacyOptions,
     net: PureModule,
     judged: NamedWeights,
     references: Sequence[NamedWeights],
@@ -110,7 +109,6 @@ def _demonstration(options: EfficacyOptions) -> EfficacyInputs:
         trained = fit_many(jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, execution=execution)
     original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
     return _of_network(
-        options,
         learner.net,
         NamedWeights("original", *original),
         (
@@ -168,7 +166,7 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
             if net.seeded
             else "untrained: the initial weights that the network is built with, whatever the seed."
         )
-    return _of_network(options, net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
+    return _of_network(net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
 
 
 def _read(data: EfficacyData) -> Examples | Records:

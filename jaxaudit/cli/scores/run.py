@@ -71,7 +71,10 @@ def score_texts(options: LMOptions) -> Summary:
     say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
     columns["covariate.prompt_tokens"] = [tokens.start for tokens in encoded["target"]]
-    if _all_dealt(sides):
+    if None in sides:
+        # Words that only one of several sources has would make its set look easier or harder than it is, and so used.
+        say("no covariates of words: no deal.json beside the files says that their sets were dealt at random")
+    else:
         difficulty = token_difficulty(encoded["target"], columns.get("group", columns.get("pair")))
         columns |= {f"covariate.words_{order}": numbers for order, numbers in zip(ORDERS, difficulty.T, strict=True)}
     with progress_on_stderr("scoring") as progress:
@@ -162,15 +165,6 @@ def _sides(options: LMOptions) -> list[DealtSide | None]:
             "Give the files of one deal, that by which the model was trained."
         )
     return sides
-
-
-def _all_dealt(sides: Sequence[DealtSide | None]) -> bool:
-    """Whether every file is a side of a random deal; says what follows if not."""
-    # Words that only one of several sources has would make its set look easier or harder than it is, and so used.
-    all_dealt = None not in sides
-    if not all_dealt:
-        say("no covariates of words: no deal.json beside the files says that their sets were dealt at random")
-    return all_dealt
 
 
 def _records(options: LMOptions, sides: Sequence[DealtSide | None]) -> tuple[list[Texts], dict[str, Any]]:

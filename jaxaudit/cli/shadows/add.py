@@ -255,8 +255,9 @@ def make_bank(options: ImportOptions) -> Summary:
 def _read(directory: Path, labels: Path | None) -> Foreign:
     if not exists(directory) or not directory.is_dir():
         raise InputError(f"{directory}: there is no such directory; is the path right?")
-    if other_tools.is_lira_folder(directory):
-        return other_tools.read_lira(directory, labels)
+    foreign = other_tools.read_lira(directory, labels)
+    if foreign:
+        return foreign
     for path in entries(directory):
         refuse_pickle(path)
     raise InputError(

@@ -19,7 +19,14 @@ from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.options import command_line, refuse_options, with_values
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import group_columns, groups_of_sets, read_examples, text_reader, with_groups_of_sets
+from jaxaudit.cli.read_sets import (
+    group_columns,
+    groups_of_sets,
+    read_examples,
+    text_reader,
+    with_groups_of_sets,
+    with_named_groups,
+)
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import OUTPUTS, BankData, BankNetwork, PlannedModels, PlanOptions
 from jaxaudit.cli.show import Summary
@@ -299,8 +306,7 @@ def read_bank_sets(key: OneKey, data: BankData, model: BankNetwork | None = None
     query = examples_by_role[Role.QUERY]
     if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
-    groups = groups_of_sets(data.groups, names, examples_by_role.map(lambda _, examples: len(examples)))
-    sets = examples_by_role.map(lambda role, examples: replace(examples, groups=groups.get(role)))
+    sets = with_named_groups(examples_by_role, data.groups, names)
     query = sets[Role.QUERY]
     # Hashes are of the files; inputs and labels have the columns and the classes of the query set in its order.
     align = {Role.QUERY: lambda _, examples: examples, Role.HOLDOUT: align_dealt, Role.CALIBRATION: align_classes}
@@ -326,7 +332,7 @@ def read_bank_sets(key: OneKey, data: BankData, model: BankNetwork | None = None
         Hashes(**sets.map(lambda _, examples: examples.content_hash)),
         np.concatenate([examples.labels for examples in used]).astype(np.int32),
         dropped,
-        groups,
+        sets.map(lambda _, examples: examples.groups),
         _sampled_alike(key, query, aligned[Role.HOLDOUT], dropped) if Role.HOLDOUT in aligned else None,
         columns_as_read(used),
         None if data.id is None else _ids(data.id, names, sets),

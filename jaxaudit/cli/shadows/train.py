@@ -107,7 +107,12 @@ def prepare(options: TrainOptions) -> Job[Bank]:
         lay(out, arrays, earlier, description)
         bank = load_bank(out)
         with working_in(out):
-            _train_missing(bank, key, inputs, learner, execution)
+            train_bank(key, bank, inputs, learner, bank.missing().tolist(), execution=execution)
+            if lost := len(bank.missing()):
+                raise InputError(
+                    f"workers trained {lost} models, and their outputs are not in {bank.directory.name}: --out "
+                    "must be a folder that all machines see."
+                )
         return bank
 
     return Job(
@@ -119,15 +124,6 @@ def prepare(options: TrainOptions) -> Job[Bank]:
         models=lambda _: len(missing),
         kept=lambda: f"{len(finished_in(out, description.models))} of {description.models} models are trained",
     )
-
-
-def _train_missing(bank: Bank, key: jax.Array, inputs: np.ndarray, learner: Learner, execution: Execution) -> None:
-    train_bank(key, bank, inputs, learner, bank.missing().tolist(), execution=execution)
-    if missing := len(bank.missing()):
-        raise InputError(
-            f"workers trained {missing} models, and their outputs are not in {bank.directory.name}: --out must be a "
-            "folder that all machines see."
-        )
 
 
 def _models_per_batch(requested: int | None, earlier: Description | None, done: Int[np.ndarray, " done"]) -> int | None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import make_dataclass, replace
 from functools import partial
@@ -112,11 +112,6 @@ class Parts(NamedTuple):
     forgotten: str
     described: str
     notes: tuple[str, ...]
-
-
-def fields_of_methods(names: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
-    """The options of the methods among these that have any, as `--method-option` sets them."""
-    return with_fields("--method-option", texts, {name: FIELDS[name] for name in names if name in FIELDS})
 
 
 def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) -> dict[str, unlearning.Unlearn]:
@@ -301,7 +296,8 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     audit_flags, recipe, network = options.audit, options.recipe, options.model.model or NETWORK
     # Checks that need no data come first.
     names = parse_names(audit_flags.methods or "", METHODS, "--methods")
-    method_fields = fields_of_methods(names, audit_flags.method_option)
+    fields_by_method = {name: FIELDS[name] for name in names if name in FIELDS}
+    method_fields = with_fields("--method-option", audit_flags.method_option, fields_by_method)
     of_texts = is_texts(options.data.data or "")
     if parse_model(network) is None:
         refuse_other_network(network, is_of_texts(network), of_texts)

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar
@@ -241,26 +241,19 @@ def read_models(
     """What a function makes of the outputs of these models, in order, and the hash of all that was read."""
     digests, results = dict[int, bytes](), list[Found]()
     for index, model in enumerate(models):
-        with _naming(bank, model):
+        try:
             values = bank.outputs(model)
             digests[model] = _digest(model, bank.membership[model], values)
             results.append(use(index, values))
+        except InputError as error:
+            raise InputError(
+                f"{bank.directory.name}, model {model} of {len(bank)}: {error} Make these outputs again, or use the "
+                "bank without that file."
+            ) from error
     whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
     for model in sorted(digests):
         whole.update(digests[model])
     return results, f"blake2b:{whole.hexdigest()}"
-
-
-@contextmanager
-def _naming(bank: Bank, model: int) -> Iterator[None]:
-    """Within this context an `InputError` also names the model of the bank that it concerns."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(
-            f"{bank.directory.name}, model {model} of {len(bank)}: {error} Make these outputs again, or use the bank "
-            "without that file."
-        ) from error
 
 
 def _digest(model: int, row: Bool[np.ndarray, " n"], values: Float[np.ndarray, "n views values"]) -> bytes:

@@ -254,7 +254,11 @@ def checked(values: np.ndarray, description: Description, source: str) -> np.nda
         for rows in np.moveaxis(viewed, 1, 0):
             span = span_of(rows, source)
             if (inside(span) and _sum_to_one(rows, span)) != (description.outputs == "probabilities"):
-                raise _other_kind(description, source)
+                raise InputError(
+                    f"{source}: its rows are {'' if description.outputs == 'logits' else 'not '}probabilities that sum "
+                    f"to 1, but this is a bank of {description.outputs}; save what the softmax is given or gives, or "
+                    "plan a bank of the other `outputs`."
+                )
         return viewed
     scored = description.outputs in SCORED
     bad = int((~np.isfinite(values) if scored else np.isnan(values)).sum())
@@ -289,14 +293,6 @@ def _refuse_form(
             f"{source}: has values of type {dtype} and shape {shape}, but the bank's outputs are float16, float32 or "
             f"float64 of shape {(*models, *description.shape)}: one row per record, in the order of the bank's columns."
         )
-
-
-def _other_kind(description: Description, source: str) -> InputError:
-    return InputError(
-        f"{source}: its rows are {'' if description.outputs == 'logits' else 'not '}probabilities that sum to 1, but "
-        f"this is a bank of {description.outputs}; save what the softmax is given or gives, or plan a bank of the "
-        "other `outputs`."
-    )
 
 
 def _sum_to_one(values: np.ndarray, span: tuple[float, float]) -> bool:

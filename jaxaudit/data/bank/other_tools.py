@@ -105,14 +105,11 @@ OWN = {"seed", "expid", "tunename"}
 _NUMBERED = re.compile(r"[0-9]{1,18}\.npy")
 
 
-def is_lira_folder(directory: Path) -> bool:
-    """Whether a directory has an experiment with a file of its training records."""
-    return bool(_experiments(directory))
-
-
-def read_lira(directory: Path, labels: Path | None) -> Foreign:
-    """The experiments in a directory, in the order of their numbers."""
+def read_lira(directory: Path, labels: Path | None) -> Foreign | None:
+    """The experiments in a directory, in the order of their numbers; None if it has none with `keep.npy`."""
     experiments = _experiments(directory)
+    if not experiments:
+        return None
     records = len(_row(experiments[0]))
     refuse_large(len(experiments), records, directory)
     membership = np.empty((len(experiments), records), bool)

@@ -35,7 +35,7 @@ class ClassifierOptions:
     model: str = option(
         f"The classifier: {', '.join(f'{name} ({title})' for name, title in FAMILIES.items())}; {ESTIMATOR}.",
         default="nn",
-        check=lambda text: parse_own("--model", text, (*FAMILIES,), "an estimator", "make"),
+        check=lambda text: parse_own(text, (*FAMILIES,), "an estimator", "make"),
         names="code",
     )
     hidden: str = recipe_option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
@@ -188,19 +188,12 @@ def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:
     }
 
 
-def drawn(
-    generator: "np.random.Generator", records: int, count: int | None, option: str, name: str
-) -> "np.ndarray | None":
-    """`count` distinct indices below `records`, in ascending order; None for all."""
+def drawn(generator: "np.random.Generator", records: int, count: int | None, option: str, name: str) -> "np.ndarray":
+    """`count` distinct indices below `records`, in ascending order; all of them for None."""
     import numpy as np
 
     if count is None:
-        return None
-    refuse_more(records, count, option, name)
-    return np.sort(generator.choice(records, count, replace=False))
-
-
-def refuse_more(records: int, count: int, option: str, name: str) -> None:
-    """Refuses to use more records than there are."""
+        return np.arange(records)
     if count > records:
         raise InputError(f"{option} {count} is more than the {records:,} records of {name}; leave it out to use all.")
+    return np.sort(generator.choice(records, count, replace=False))

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from jaxaudit.cli.options import (
-    EVERY_SOURCE,
     ModelSource,
     bank_option,
     option,
@@ -226,9 +225,9 @@ class Output:
     )
 
 
-def dealt_groups(help: str, of: ModelSource = EVERY_SOURCE) -> Any:
+def dealt_groups(help: str) -> Any:
     """A field for the groups of records: a file, or a name within the set's own file."""
-    return option(help, metavar="FILE|KEY", names="file", place=groups_place, of=of)
+    return option(help, metavar="FILE|KEY", names="file", place=groups_place)
 
 
 def failing() -> Any:

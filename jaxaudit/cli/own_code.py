@@ -28,32 +28,32 @@ class OwnCode(NamedTuple):
     name: str
 
 
-def parse_own(flag: str, text: str, known_names: tuple[str, ...], own_kind: str, noun: str) -> OwnCode | None:
-    """The location of your own code that an option names, as `MODULE:NAME` or `FILE.py:NAME`; None for a built-in name.
+def parse_own(text: str, known_names: tuple[str, ...], own_kind: str, noun: str) -> OwnCode | None:
+    """The location of your own code that `--model` names, as `MODULE:NAME` or `FILE.py:NAME`; None for a built-in name.
 
     `own_kind` and `noun` say what the option takes.
 
-    >>> parse_own("--model", "nets:small", ("mlp",), "your own module", "factory")
+    >>> parse_own("nets:small", ("mlp",), "your own module", "factory")
     OwnCode(file=None, module='nets', name='small')
     """
     if text in known_names:
         return None
     if text.endswith(".py"):
-        raise InputError(f"{flag} {text} names a file; also name the {noun} in it, such as {text}:{noun}.")
+        raise InputError(f"--model {text} names a file; also name the {noun} in it, such as {text}:{noun}.")
     module, _, name = text.rpartition(":")
     words = [name] if module.endswith(".py") else [*module.split("."), name]
     if not all(word.isidentifier() for word in words):
         other = f" is not one of {', '.join(known_names)};" if known_names else ":"
-        raise InputError(f"{flag} {text}{other} {own_kind} is named package.module:{noun} or file.py:{noun}.")
+        raise InputError(f"--model {text}{other} {own_kind} is named package.module:{noun} or file.py:{noun}.")
     if not module.endswith(".py"):
         return OwnCode(None, module, name)
     file = Path(os.path.expanduser(module))
     if not os.path.isfile(file):
-        raise InputError(f"{flag} {text}: there is no file {file}; is the path right?")
+        raise InputError(f"--model {text}: there is no file {file}; is the path right?")
     return OwnCode(file, f"jaxaudit_model_{file.stem}", name)
 
 
-def load_value(flag: str, text: str, code: OwnCode) -> Any:
+def load_value(text: str, code: OwnCode) -> Any:
     """The value with this name, after importing its module or running its file."""
     if code.file is None:
         kind, source, folder, where = "module", code.module, Path.cwd(), "is it in the current folder"
@@ -68,14 +68,14 @@ def load_value(flag: str, text: str, code: OwnCode) -> Any:
 
         install = f" {INSTALL}." if error.name == "torch" else ""
         raise InputError(
-            f"{flag} {text}: there is no module {error.name!r}; {where}, or installed?{install}"
+            f"--model {text}: there is no module {error.name!r}; {where}, or installed?{install}"
         ) from error
     except (Exception, SystemExit) as error:
-        raise InputError(f"{flag} {text}: importing {source} failed: {type(error).__name__}: {error}") from error
+        raise InputError(f"--model {text}: importing {source} failed: {type(error).__name__}: {error}") from error
     try:
         return getattr(module, code.name)
     except AttributeError as error:
-        raise InputError(f"{flag} {text}: {kind} {source} has no {code.name!r}.") from error
+        raise InputError(f"--model {text}: {kind} {source} has no {code.name!r}.") from error
 
 
 def source_hash(code: OwnCode | None) -> str | None:
@@ -152,24 +152,13 @@ UNSEEDED = (
 )
 
 
-def load_own(name: str) -> Any:
-    """The function or class that `--model` names; None for a built-in name."""
-    code = parse_model(name)
-    factory = code and load_value("--model", name, code)
-    if code is not None and not callable(factory):
-        raise InputError(
-            f"--model {name} is of type {type(factory).__name__}, which cannot be called; name a class or a function."
-        )
-    return factory
-
-
 def parse_model(name: str) -> OwnCode | None:
     """The location of the factory that `--model` names; None for a built-in model.
 
     >>> parse_model("package.module:factory"), parse_model("mlp")
     (OwnCode(file=None, module='package.module', name='factory'), None)
     """
-    return None if parse_sized(name) else parse_own("--model", name, NAMES, "your own module", "factory")
+    return None if parse_sized(name) else parse_own(name, NAMES, "your own module", "factory")
 
 
 def parse_judged(name: str) -> OwnCode | None:

@@ -29,9 +29,6 @@ SHARES = {
 """The numbers that these options accept, as an interval."""
 
 
-NAMED_PATH = r"([^=]*[^=\s][^=]*)=(.+)"
-
-
 def _parts(flag: str, text: str, pattern: str, form: str) -> Sequence[Any]:
     """The groups of the pattern that the whole text matches; else an `InputError` says which form it must have."""
     match = re.fullmatch(pattern, text)
@@ -109,8 +106,7 @@ def parse_reference(text: str) -> tuple[str, Path | None]:
     """
     if text == UNTRAINED:
         return text, None
-    name, path = _parts("--reference", text, NAMED_PATH, "NAME=PATH, or untrained")
-    return name.strip(), Path(os.path.expanduser(path))
+    return _named_path("--reference", text, "NAME=PATH, or untrained")
 
 
 def parse_outputs(text: str) -> tuple[str, Path]:
@@ -119,7 +115,11 @@ def parse_outputs(text: str) -> tuple[str, Path]:
     >>> parse_outputs("scrub=runs/scrub.npz")
     ('scrub', PosixPath('runs/scrub.npz'))
     """
-    name, path = _parts("--outputs", text, NAMED_PATH, "METHOD=FILE.npz, such as scrub=scrub.npz")
+    return _named_path("--outputs", text, "METHOD=FILE.npz, such as scrub=scrub.npz")
+
+
+def _named_path(flag: str, text: str, form: str) -> tuple[str, Path]:
+    name, path = _parts(flag, text, r"([^=]*[^=\s][^=]*)=(.+)", form)
     return name.strip(), Path(os.path.expanduser(path))
 
 

@@ -11,7 +11,6 @@ from jaxaudit.cli.groups import Network, RecipeFlags, ShadowNetwork
 from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.own_code import (
     OF_TEXTS,
-    load_own,
     load_value,
     parse_model,
     parse_own,
@@ -31,11 +30,17 @@ ADAMW_DECAY = 0.01
 
 def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
     """The model factory that `--model` names, built-in or your own; see `parse_model`."""
-    if parse_model(name) is not None:
-        why = f"is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and"
-        refuse_options({"--recipe dropout": dropout}, why)
-        return load_own(name)
-    return _built_in(name, hidden, dropout)
+    code = parse_model(name)
+    if code is None:
+        return _built_in(name, hidden, dropout)
+    why = f"is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and"
+    refuse_options({"--recipe dropout": dropout}, why)
+    factory = load_value(name, code)
+    if not callable(factory):
+        raise InputError(
+            f"--model {name} is of type {type(factory).__name__}, which cannot be called; name a class or a function."
+        )
+    return factory
 
 
 def refuse_other_network(name: str, of_texts: bool, texts: bool) -> None:
@@ -167,9 +172,9 @@ def load_estimator(name: str, parameters: Sequence[str], classes: int) -> "Estim
 
     from jaxaudit.learners.estimator import EstimatorLearner, is_estimator, settable
 
-    code = parse_own("--model", name, (), "an estimator", "make")
+    code = parse_own(name, (), "an estimator", "make")
     assert code is not None, "no estimator is built in"
-    estimator = load_value("--model", name, code)
+    estimator = load_value(name, code)
     if isinstance(estimator, type) or not is_estimator(estimator):
         estimator = _made_without_arguments(name, estimator)
     if not is_of_sklearn(name) and (isinstance(estimator, type) or not is_estimator(estimator)):

@@ -26,14 +26,14 @@ def memory_bytes(root: Path = Path("/")) -> int:
     return min([machine if machine > 0 else UNKNOWN_MEMORY, *(limit for limit, _ in _groups(root))])
 
 
-def free_memory_bytes(root: Path = Path("/")) -> int:
+def free_memory_bytes() -> int:
     """The bytes that this process may still take, within its control group; or half of `memory_bytes`."""
     try:
-        lines = (root / "proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, ValueError, LookupError, StopIteration):
-        return memory_bytes(root) // 2
-    return max(0, min([free, *(limit - used for limit, used in _groups(root))]))
+        return memory_bytes() // 2
+    return max(0, min([free, *(limit - used for limit, used in _groups(Path("/")))]))
 
 
 def _groups(root: Path) -> Iterator[tuple[int, int]]:

@@ -219,9 +219,9 @@ def vocabulary_of(examples: Examples) -> int | None:
     return -int(examples.inputs[0, 0]) if are_texts(examples) else None
 
 
-def token_counts(examples: Examples, columns: int = 256) -> np.ndarray:
-    """`float32[n, columns]`: how many tokens a record has of each remainder by `columns`, its order left out."""
-    inputs = examples.inputs
+def token_counts(examples: Examples) -> np.ndarray:
+    """`float32[n, 256]`: how many tokens a record has of each remainder by 256, its order left out."""
+    inputs, columns = examples.inputs, 256
     tokens = np.where(inputs < 0, ~inputs, inputs) % columns
     rows = np.repeat(np.arange(len(inputs)), inputs.shape[1])
     counts = np.bincount(rows * columns + tokens.ravel(), minlength=len(inputs) * columns)

@@ -14,12 +14,11 @@ from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members, target_log_odds
 from jaxaudit.cli.attack import AttackOptions, named_attacks
-from jaxaudit.cli.classifiers import make_classifier, read_table_options, refuse_more, table_data
+from jaxaudit.cli.classifiers import drawn, make_classifier, read_table_options, table_data
 from jaxaudit.cli.options import with_values
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_readings
 from jaxaudit.cli.show import Job, Outcome
-from jaxaudit.data import candidate_indices
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
@@ -58,19 +57,19 @@ def prepare(options: AttackOptions) -> Job[Any]:
     pooled = POOLED if any(attack.shadows == "pooled" for attack in attacks) else 0
     whole = read_table_options(options.data)
     candidates = options.data.sample or min(CANDIDATES, len(whole) // 2 * 2)
-    refuse_more(len(whole), candidates, "--sample", whole.name)
     targets = audit_flags.targets or min(sizes["targets"], candidates)
-    chosen = candidate_indices(np.random.default_rng(audit_flags.seed), len(whole), candidates)
+    generator = np.random.default_rng(audit_flags.seed)
+    chosen = drawn(generator, len(whole), candidates, "--sample", whole.name)
     table = whole.take(chosen)
     options, examples, learner = make_classifier(options, table)
     key = jax.random.key(audit_flags.seed)
-    drawn = draw(key, examples, iterations, targets)
+    splits = draw(key, examples, iterations, targets)
     how: dict[str, Any] = {"shadow_pairs": pairs, "pooled_shadows": pooled, "measured": min(MEASURED, iterations)}
     names = ",".join(attack.name for attack in attacks)
     settled = with_values(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
 
     def models(models_per_batch: int) -> int:
-        *counts, left_out = models_to_train(drawn, learner, **how, models_per_batch=models_per_batch)
+        *counts, left_out = models_to_train(splits, learner, **how, models_per_batch=models_per_batch)
         return sum((*counts, *left_out))
 
     def audit(execution: Execution) -> AttackAudit:

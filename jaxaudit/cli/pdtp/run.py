@@ -30,21 +30,16 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     whole = read_table_options(data)
     generator = np.random.default_rng(audit_flags.seed)
     chosen = drawn(generator, len(whole), options.data.sample, "--sample", whole.name)
-    table = whole if chosen is None else whole.take(chosen)
+    table = whole.take(chosen)
     records = drawn(generator, len(table), audit_flags.measured_records, "--measured-records", table.name)
     options, examples, learner = make_classifier(options, table)
     key = jax.random.key(audit_flags.seed)
-    count = len(table) if records is None else len(records)
     groups = None
     if audit_flags.groups is not None:
-        groups = load_groups(audit_flags.groups, data.data or DEFAULT_DATA, len(whole), "training set")
-        groups = groups if chosen is None else groups[chosen]
+        groups = load_groups(audit_flags.groups, data.data or DEFAULT_DATA, len(whole), "training set")[chosen]
         examples = replace(examples, groups=groups)
     closed_form = groups is None and isinstance(learner, LeavesOneOut)
-    # Records are identified by their index in the given table.
-    indices = np.arange(len(whole)) if chosen is None else chosen
-
-    left_out = count if groups is None else len(np.unique(groups if records is None else groups[records]))
+    left_out = len(records) if groups is None else len(np.unique(groups[records]))
 
     def models(models_per_batch: int) -> int:
         if closed_form:
@@ -62,7 +57,8 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
             seeds=audit_flags.floor_seeds,
             execution=execution,
         )
-        return replace(audit, records=indices[audit.records])
+        # Records are identified by their index in the given table.
+        return replace(audit, records=chosen[audit.records])
 
     held = {} if groups is None else {"groups": hash_of_groups(number_sets(Sets(query=groups)))}
 
@@ -77,6 +73,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         audit=audit,
         outcome=outcome,
         models=models,
-        line=f"{count:,} records, {options.model.model}, on {jax.default_backend()}",
+        line=f"{len(records):,} records, {options.model.model}, on {jax.default_backend()}",
         label="measuring",
     )

@@ -112,11 +112,9 @@ class LanguageModel:
         stated = re.split(r"[/\\]", self._lora.base.rstrip("/\\"))[-1]
         return None if stated == self._folder.resolve().name else stated[:60]
 
-    def computes_as(self, other: "LanguageModel") -> bool:
-        """Whether both have one network and one tokenizer, whatever their weights."""
-        return self._network() == other._network()
-
-    def _network(self) -> tuple[Any, Any]:
+    @property
+    def network(self) -> tuple[Any, Any]:
+        """What is computed, whatever the weights: equal of models with one network and one tokenizer."""
         entries = pretrained.without(
             pretrained.entries_of(self._folder / pretrained.CONFIG), {*pretrained.NOT_OF_THE_NETWORK}
         )

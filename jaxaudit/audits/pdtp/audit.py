@@ -26,7 +26,7 @@ from jaxaudit.data.table import duplicates
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_distinct, check_ranges
 from jaxaudit.kernels.dtp import check_bins
-from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut
+from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.metrics.pdtp import BINS, DTP_1, SeedFloor, pdtp, seed_floor
 from jaxaudit.randomness import join_keys, keys_at, several, stream
 
@@ -48,7 +48,7 @@ class PDTPAudit:
         records: indices of the measured records.
         values: PDTP of each record in nats, the mean over measurements, with bins; `exact` without bins.
         dtp_bound: an upper bound in nats of the change of any output on any input, without bins, as proven for the
-            learner (`BoundsDTP`); the mean over measurements.
+            learner (`LeavesOneOut.dtp_bound`); the mean over measurements.
         classes, directions: as of `jaxaudit.metrics.PDTP`, in the measurement with the record's largest value.
         floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
         duplicates: the number of records with the same input and label, the record itself included.
@@ -182,7 +182,7 @@ def measure_pdtp(
 
     Trains A(T) and A(T without t) for each record t, with the same key and the same minibatches except for t, so that
     they differ only by the record. A learner with closed-form leave-one-out models (`LeavesOneOut`) is not refitted,
-    and a learner with a proven bound (`BoundsDTP`) gives `dtp_bound`. A model trained without the only member of a
+    and gives `dtp_bound` where a bound is proven. A model trained without the only member of a
     class has no record of that class: the learner defines its output, the value is large, and `only_member` marks it.
 
     Where `examples` have groups, such as patients, all records of t's group are left out together, and the PDTP of a
@@ -237,7 +237,7 @@ def measure_pdtp(
         left = leave_out(one, examples, learner, chosen, groups=units, execution=part)
         parts.append(pdtp(left.with_record, left.without_record, bins=bins))
         exact += pdtp(left.with_record, left.without_record, bins=0).values / len(keys)
-        if isinstance(learner, BoundsDTP) and units is None:
+        if isinstance(learner, LeavesOneOut) and units is None:
             bound = learner.dtp_bound(examples.labels, examples.labels[chosen], left)
             bounds += [] if bound is None else [bound]
         apart = max(apart, float(np.ptp(np.exp(left.with_record), axis=0).max()))

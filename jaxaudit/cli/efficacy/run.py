@@ -232,7 +232,7 @@ def read_text_inputs(options: EfficacyOptions) -> EfficacyInputs:
     judged = causal_model(folder)
     references_by_name = {name: causal_model(path) for name, path in sources if path}
     for name, reference in references_by_name.items():
-        if not reference.model.computes_as(judged.model):
+        if reference.model.network != judged.model.network:
             raise InputError(
                 f"--reference {name}: its config.json or its tokenizer is not that of {judged.model.name}; weights are "
                 "compared in one network."

@@ -31,17 +31,16 @@ _CELLS = re.compile(
 def quietly() -> Iterator[None]:
     """Suppresses warnings and logging; for a loop with many calls of `parsing`."""
     disabled = logging.root.manager.disable
-    if disabled >= logging.CRITICAL:  # as it is within another: to change it is slow
+    logs = disabled < logging.CRITICAL  # not within another: to change it is slow
+    if logs:
+        logging.disable(logging.CRITICAL)
+    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-        return
-    logging.disable(logging.CRITICAL)
-    try:
-        with quietly():
-            yield
     finally:
-        logging.disable(disabled)
+        if logs:
+            logging.disable(disabled)
 
 
 @contextmanager

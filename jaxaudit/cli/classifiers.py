@@ -158,20 +158,15 @@ def read_table_options(options: TableData) -> "Table":
         values = np.asarray(examples.inputs, np.float32).reshape(len(examples), -1)
         columns = tuple(Column(f"input {index}") for index in range(values.shape[1]))
         table = Table(values, columns, examples.labels, examples.class_names, examples.name)
-    _summarise(table, columns=options.is_file)
-    return table
-
-
-def _summarise(table: "Table", *, columns: bool) -> None:
-    """Says what a table is on stderr; with `columns`, a line a column with its kind."""
     say(f"{table.name}: {len(table):,} records, {len(table.columns)} columns, {len(table.class_names)} classes")
-    if columns:
+    if options.is_file:
         for column in table.columns[:COLUMNS_SHOWN]:
             say(f"  {column.name}: {f'categories, {len(column.categories)}' if column.categories else 'numbers'}")
         if len(table.columns) > COLUMNS_SHOWN:
             say(f"  and {len(table.columns) - COLUMNS_SHOWN} more columns")
     for note in table.notes:
         say(f"  note: {note}")
+    return table
 
 
 def table_data(whole: "Table", table: "Table", role: str) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def with_values(options: Options, **values: Any) -> Options:
             inner_values = {
                 field.name: values[field.name] for field in dataclasses.fields(inside) if field.name in values
             }
-            changed[name] = dataclasses.replace(inside, **inner_values) if inner_values else inside
+            changed[name] = dataclasses.replace(inside, **inner_values)
         elif name in values:
             changed[name] = values[name]
     return dataclasses.replace(options, **changed)

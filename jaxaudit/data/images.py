@@ -160,8 +160,8 @@ def stack_images(
                 stack[:row] = before
             pixels = scale_images(pixels[None], size, gray)[0]
         if pixels.shape[2] > stack.shape[3]:
-            _check_room(count, pixels, source)
-            stack = np.repeat(stack, 3, axis=3)
+            stack, grays = _room(count, pixels, source), stack
+            stack[:row] = grays[:row]
         stack[row] = pixels
     assert stack is not None
     if scaled:
@@ -171,15 +171,11 @@ def stack_images(
 
 
 def _room(count: int, pixels: np.ndarray, source: str) -> np.ndarray:
-    _check_room(count, pixels, source)
-    return np.empty((count, *pixels.shape), pixels.dtype)
-
-
-def _check_room(count: int, pixels: np.ndarray, source: str) -> None:
     # Images that are gray so far may turn out to be coloured.
     size = count * pixels.nbytes * (3 if pixels.shape[2] == 1 else 1)
     size_words = f"{source}, {count} images of {pixels.shape[0]}x{pixels.shape[1]}"
     refuse_larger(size_words, size, MAX_BYTES, "make them smaller first")
+    return np.empty((count, *pixels.shape), pixels.dtype)
 
 
 # Only formats that the suffixes name: Pillow would otherwise start Ghostscript for an EPS file named a.png.

@@ -36,6 +36,10 @@ ADVICE = (
     "give 'messages', 'prompt' and 'completion', 'instruction' and 'output', a 'prompt' or 'question' with its "
     "'answer', or a 'text' alone"
 )
+NO_MESSAGES = (
+    f"its 'messages' are no list of up to {MOST_MESSAGES:,} objects with a 'role', of up to {LONGEST_ROLE} characters, "
+    "and a 'content', one string: no image, no call of a tool"
+)
 SHAREGPT = (
     "'conversations' are read as 'messages': line['messages'] = [{'role': {'human': 'user', 'gpt': 'assistant'}.get("
     "turn['from'], turn['from']), 'content': turn['value']} for turn in line.pop('conversations')]"
@@ -84,7 +88,9 @@ def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
     if not FORMS[head]:
         if "answer" in values:
             raise ValueError(f"{_article(head)} and an 'answer', of which one would not count")
-        return TextRecord(head, "", _text(values, head)) if head == "text" else _of_chat(head, _messages(values))
+        if head == "text":
+            return TextRecord(head, "", _text(values, head))
+        return _of_chat(head, _decoded(_MESSAGES, values[head], NO_MESSAGES))
     answers = [name for name in FORMS[head] if name in values]
     if len(answers) != 1:
         names = " or ".join(map(repr, FORMS[head]))
@@ -104,20 +110,14 @@ def _article(name: str) -> str:
 
 
 def _text(values: Mapping[str, msgspec.Raw], name: str) -> str:
-    try:
-        return _TEXT.decode(values[name])
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"its {name!r} is no text; give one string, or a chat as 'messages'") from error
+    return _decoded(_TEXT, values[name], f"its {name!r} is no text; give one string, or a chat as 'messages'")
 
 
-def _messages(values: Mapping[str, msgspec.Raw]) -> list[Message]:
+def _decoded(decoder: msgspec.json.Decoder[Any], value: msgspec.Raw, trouble: str) -> Any:
     try:
-        return _MESSAGES.decode(values["messages"])
+        return decoder.decode(value)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"its 'messages' are no list of up to {MOST_MESSAGES:,} objects with a 'role', of up to {LONGEST_ROLE} "
-            "characters, and a 'content', one string: no image, no call of a tool"
-        ) from error
+        raise ValueError(trouble) from error
 
 
 def _of_chat(form: str, messages: Sequence[Message]) -> TextRecord:

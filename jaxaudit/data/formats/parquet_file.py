@@ -77,7 +77,7 @@ def typed_columns(path: Path, names: list[str]) -> pa.Table:
     return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)]))
 
 
-def read_parquet(path: Path, only: Callable[[str], bool] = lambda _: True) -> TextTable:
+def read_parquet(path: Path, only: Callable[[str], bool]) -> TextTable:
     """The cells as text, empty where missing.
 
     Numbers, booleans, dates, times and decimals are converted to text. A column of lists, or of anything else without a
@@ -153,7 +153,7 @@ def _as_text(cells: pa.Array) -> pa.Array:
     return text
 
 
-def read_text_table(path: Path, only: Callable[[str], bool] = lambda _: True) -> TextTable:
+def read_text_table(path: Path, only: Callable[[str], bool]) -> TextTable:
     """The cells of a CSV file with a header line, or of a Parquet file; its first bytes show which format it has, and
     what ends in .parquet is no CSV file. `only` is as for `read_parquet`.
     """

@@ -4,7 +4,6 @@ Typer gives words; what they mean is decided here, also for the settings of a re
 """
 
 import dataclasses
-import difflib
 import enum
 import inspect
 import os
@@ -17,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from jaxaudit.cli.parsers import is_of_sklearn
+from jaxaudit.cli.parsers import is_of_sklearn, nearest
 from jaxaudit.errors import InputError, without_folders
 
 Check = Callable[[Any], object]
@@ -334,10 +333,9 @@ def recipe_values(words: Mapping[str, str], settings: Sequence[OptionField]) -> 
     values: dict[str, Any] = {}
     for name, value in words.items():
         if name not in fields_by_setting:
-            near = difflib.get_close_matches(name, fields_by_setting, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(fields_by_setting)}."
             of_own_code = "An estimator of file.py:make has its parameters from there."
-            raise InputError(f"--recipe {name[:100]}: is no setting of a recipe; {advice} {of_own_code}")
+            advice = f"{nearest(name, fields_by_setting)} {of_own_code}"
+            raise InputError(f"--recipe {name[:100]}: is no setting of a recipe; {advice}")
         field = fields_by_setting[name]
         values[field.name] = value_of(field, [part.strip() for part in value.split(",")] if field.repeatable else value)
     return values

@@ -3,7 +3,7 @@
 import difflib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -137,12 +137,16 @@ def parse_names(text: str, known_names: Sequence[str], option: str) -> tuple[str
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if name not in known_names:
-            near = difflib.get_close_matches(name.lower(), known_names, n=1)
-            advice = f"did you mean {near[0]}?" if near else f"choose from {', '.join(known_names)}."
-            raise InputError(f"{option}: {name!r} is not known; {advice}")
+            raise InputError(f"{option}: {name!r} is not known; {nearest(name.lower(), known_names)}")
     if not names:
         raise InputError(f"{option} is empty; choose from {', '.join(known_names)}.")
     return names
+
+
+def nearest(name: str, known_names: Collection[str]) -> str:
+    """What to do about an unknown name, in words: the most similar name, or else all of them."""
+    near = difflib.get_close_matches(name, known_names, n=1)
+    return f"did you mean {near[0]}?" if near else f"choose from {', '.join(known_names)}."
 
 
 def groups_place(text: str) -> Path | None:

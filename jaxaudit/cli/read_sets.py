@@ -23,7 +23,7 @@ from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_file, groups_in_file, load_groups, number_sets
 from jaxaudit.data.labels import COLUMN, INDEX_NAMES, MOST_CLASSES, are_dealt
 from jaxaudit.data.outputs.outputs import Outputs
-from jaxaudit.data.pairs import drop_overlap, find_overlap
+from jaxaudit.data.pairs import drop_overlap
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.scores.table import ScoreTable, load_scores
 from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
@@ -88,10 +88,9 @@ def tell_of_readings(files: Iterable[Outputs]) -> None:
 def calibration_beside(calibration: Examples, sets: Sets[Examples]) -> Examples:
     """The calibration set without records of the other sets; says so on stderr."""
     for role, examples in sets.items():
-        count = len(find_overlap(examples, calibration)[0])
-        if count:
+        before, calibration = len(calibration), drop_overlap(examples, calibration)
+        if count := before - len(calibration):
             say(f"{count} calibration records that are also in the {role.words} are left out, and outputs on them")
-        calibration = drop_overlap(examples, calibration)
     return calibration
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -66,8 +67,10 @@ def describe_examples(examples: Examples | Records) -> dict[str, Any]:
     return {**facts, "content_hash": examples.content_hash}
 
 
-def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int, content_hash: str) -> dict[str, Any]:
-    """Facts of each set of a bank by role, and of its shadow models."""
+def describe_bank(
+    path: Path, bank: Bank, models: Any, names: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Facts of each set of a bank by role, with its name if it is known, and of the shadow models in use."""
     description = bank.description
     sets = {
         role: {
@@ -81,13 +84,13 @@ def describe_bank(path: Path, bank: Bank, names: Mapping[str, str], models: int,
     }
     shadows = {
         "name": without_folders(str(path)),
-        "models": models,
+        "models": len(models),
         "planned": len(bank),
         "outputs": description.outputs,
         "dropped": int(bank.dropped.sum()),
         "recipe": description.recipe,
         "seed": "not dealt by jaxaudit" if description.seed is None else description.seed,
-        "content_hash": content_hash,
+        "content_hash": models.content_hash,
     }
     return {**sets, "shadows": shadows}
 

@@ -146,7 +146,7 @@ class KSFlags(Seeded):
         f"{', '.join(BUILT_IN)}, or all that the data allow. The first gives the verdict. [default: the strongest that "
         "the data allow]",
         metavar="NAME,...",
-        check=lambda text: parse_tests(text),
+        check=parse_tests,
         of=~ModelSource.SCORES,
     )
     test_option: tuple[str, ...] = option(

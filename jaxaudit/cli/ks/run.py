@@ -303,7 +303,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
     return Job(
         options=with_values(options, tests=",".join(tests)),
-        data=describe_bank(path, bank, names, len(shadows), shadows.content_hash),
+        data=describe_bank(path, bank, shadows, names),
         audit=audit,
         outcome=ks_outcome,
         label="comparing",

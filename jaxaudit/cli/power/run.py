@@ -101,7 +101,7 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
     models = open_bank(bank)
     return Job(
         options=options,
-        data=describe_bank(path, bank, {}, len(models), models.content_hash),
+        data=describe_bank(path, bank, models),
         audit=lambda _: power_of_models(
             models, holdout_size=sizes.holdout_size, members_size=sizes.members_size, fraction=options.audit.fraction
         ),

@@ -1,7 +1,6 @@
 """Your own code by its name on the command line, beside what is built in. Imports nothing heavy."""
 
 import dataclasses
-import hashlib
 import importlib
 import importlib.util
 import os
@@ -18,6 +17,7 @@ import msgspec
 
 from jaxaudit.cli.options import fields_of
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import hash_of
 
 
 class OwnCode(NamedTuple):
@@ -81,7 +81,7 @@ def load_value(text: str, code: OwnCode) -> Any:
 def source_hash(code: OwnCode | None) -> str | None:
     """`blake2b:...` of the source file of loaded code; None for built-in code."""
     file = code and (code.file or getattr(sys.modules.get(code.module), "__file__", None))
-    return f"blake2b:{hashlib.blake2b(Path(file).read_bytes(), digest_size=16).hexdigest()}" if file else None
+    return hash_of([Path(file).read_bytes()]) if file else None
 
 
 def model_hash(options: Any) -> str | None:

@@ -17,6 +17,7 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.data.labels import join_groups, number_groups
 from jaxaudit.errors import InputError, refuse_wrong
+from jaxaudit.json_types import hash_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +113,8 @@ class Examples:
     @cached_property
     def content_hash(self) -> str:
         """`blake2b:...` over records, labels and class names, in order: the same data give the same hash."""
-        digest = hashlib.blake2b(digest_size=16)
-        digest.update(self.record_hashes.tobytes())
-        digest.update(self.labels.astype("<i4").tobytes())
-        digest.update("\0".join(self.class_names).encode())
-        return f"blake2b:{digest.hexdigest()}"
+        names = "\0".join(self.class_names).encode()
+        return hash_of([self.record_hashes.tobytes(), self.labels.astype("<i4").tobytes(), names])
 
 
 def _hash_rows(inputs: np.ndarray) -> np.ndarray:

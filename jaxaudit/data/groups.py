@@ -3,7 +3,6 @@
 No message and no result contains a group's value.
 """
 
-import hashlib
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +18,7 @@ from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import hash_of
 
 
 def groups_by_role(sets: Sets[Examples]) -> Sets[Int[np.ndarray, " _"]]:
@@ -69,9 +69,8 @@ def groups_in_words(groups: Sets[Int[np.ndarray, " _"]]) -> str:
 
 def hash_of_groups(groups: Sets[Int[np.ndarray, " _"]]) -> str:
     """`blake2b:...` of the partition of the sets into groups, whatever the groups are called."""
-    digest = hashlib.blake2b(len(groups[Role.QUERY]).to_bytes(8, "little"), digest_size=16)
-    digest.update(np.concatenate([*groups.values()]).astype("<i8").tobytes())
-    return f"blake2b:{digest.hexdigest()}"
+    query_size = len(groups[Role.QUERY]).to_bytes(8, "little")
+    return hash_of([query_size, np.concatenate([*groups.values()]).astype("<i8").tobytes()])
 
 
 def groups_file(text: str) -> Path | None:

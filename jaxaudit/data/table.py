@@ -21,6 +21,7 @@ from jaxaudit.data.labels import as_number
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.selection import nearest_names
 from jaxaudit.errors import InputError, refuse_wrong
+from jaxaudit.json_types import hash_of
 
 MISSING = "(missing)"
 
@@ -105,11 +106,9 @@ class Table:
         values = np.ascontiguousarray(self.values, self.values.dtype.newbyteorder("<"))
         columns = [[column.name, column.categories or None] for column in self.columns]
         head = [values.dtype.str, values.shape, columns, self.class_names]
-        digest = hashlib.blake2b(json.dumps(head).encode() + b"\0", digest_size=16)
         # -0.0 equals 0.0 but has a different byte pattern.
-        digest.update((values + values.dtype.type(0) if values.dtype.kind == "f" else values).data)
-        digest.update(self.labels.astype("<i4").data)
-        return f"blake2b:{digest.hexdigest()}"
+        values = values + values.dtype.type(0) if values.dtype.kind == "f" else values
+        return hash_of([json.dumps(head).encode() + b"\0", values.data, self.labels.astype("<i4").data])
 
 
 def category_counts(table: Table) -> tuple[int, ...]:

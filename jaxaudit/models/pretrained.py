@@ -4,7 +4,6 @@ Nothing is downloaded, and no foreign code is run. `transformers` and PyTorch ar
 of a folder are checked before, so that a wrong name is an error at once.
 """
 
-import hashlib
 import importlib
 import json
 from collections.abc import Iterator, Mapping
@@ -20,6 +19,7 @@ from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import exists, read_small
 from jaxaudit.data.weights import Weights, weight_files
 from jaxaudit.errors import InputError, few, imported
+from jaxaudit.json_types import hash_of
 
 INSTALL = "pip install 'jaxaudit[transformers]'"
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
@@ -288,7 +288,7 @@ class TransformersClassifier:
         refuse_adapter(file.parent)
         self.version: str = self._library.__version__
         text = read_small(file, LONGEST)
-        self.content_hash = f"blake2b:{hashlib.blake2b(text, digest_size=16).hexdigest()}"
+        self.content_hash = hash_of([text])
         entries = entries_of(file, text)
         refuse_entries(entries, file)
         self.architecture, self._auto = network = architecture_of(entries, file, CLASSIFIERS, OTHER)

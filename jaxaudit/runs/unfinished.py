@@ -8,7 +8,6 @@ No link is followed, and no pipe waited for.
 """
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 import jaxaudit
 from jaxaudit.data.paths import DRAFT, open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError, writing
+from jaxaudit.json_types import hash_of
 from jaxaudit.report.numbers import text
 from jaxaudit.version import __version__
 
@@ -136,11 +136,10 @@ def identity_differences(kept_identity: Mapping[str, Any], identity: Identity) -
 def sources_hash() -> str:
     """`blake2b:...` of the package's own Python files, by name and content."""
     root = Path(jaxaudit.__file__).parent
-    digest = hashlib.blake2b(digest_size=16)
+    contents = list[bytes]()
     for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return f"blake2b:{digest.hexdigest()}"
+        contents += [f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode(), path.read_bytes()]
+    return hash_of(contents)
 
 
 def machine_facts() -> dict[str, Any]:

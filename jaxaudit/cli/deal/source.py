@@ -36,6 +36,7 @@ from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.texts import Texts
 from jaxaudit.data.tfds import file_and_split
 from jaxaudit.errors import InputError, few, refuse_wrong, without_folders
+from jaxaudit.json_types import hash_of
 from jaxaudit.runs.directory import Writer
 
 OfRecords = Shaped[np.ndarray, " n"]
@@ -233,8 +234,8 @@ class TextSource(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        content = hashlib.blake2b(self.hashes.tobytes(), digest_size=16).hexdigest()
-        return {"name": self.name, "content_hash": f"blake2b:{content}", "sha256": file_hash(self.path)}
+        content = hash_of([self.hashes.tobytes()])
+        return {"name": self.name, "content_hash": content, "sha256": file_hash(self.path)}
 
     def refuse_telling(self, written: bool) -> None:
         if written and COLUMN in self.left_out:

@@ -1,6 +1,5 @@
 """Runs `jaxaudit unlearn`: from its options to its result, of texts, too, and of files of outputs with no training."""
 
-import hashlib
 import inspect
 from collections.abc import Mapping
 from contextlib import suppress
@@ -46,6 +45,7 @@ from jaxaudit.data.texts import Texts
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
 from jaxaudit.errors import InputError, MissingSplit, few
+from jaxaudit.json_types import hash_of
 from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.models import PureModule, hidden_states
@@ -345,7 +345,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
         hashes={
             "training set": train.content_hash,
             "test set": test.content_hash,
-            "forgotten": _digest(np.packbits(parts.forget).tobytes()),
+            "forgotten": hash_of([np.packbits(parts.forget).tobytes()]),
         },
         audit=audit,
         outcome=outcome,
@@ -409,10 +409,6 @@ def _notes(
 def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -> None:
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name])
     file.write(safetensors_bytes(name_weights(model.params, model.state)))
-
-
-def _digest(values: Any) -> str:
-    return hashlib.blake2b(values, digest_size=16).hexdigest()
 
 
 KIND = "unlearn_outputs"

@@ -30,6 +30,7 @@ from jaxaudit.data.labels import LONGEST
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import expanded, refuse_irregular, whole_file
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import hash_of
 
 LABELS, MEMBERSHIP, SEEDS = "labels.npy", "membership.npy", "seeds.npy"
 GROUPS, DROPPED, CORRECT, IDS = "groups.npy", "dropped.npy", "correct.npy", "ids.npy"
@@ -250,10 +251,8 @@ def read_models(
                 f"{bank.directory.name}, model {model} of {len(bank)}: {error} Make these outputs again, or use the "
                 "bank without that file."
             ) from error
-    whole = hashlib.blake2b(np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes(), digest_size=16)
-    for model in sorted(digests):
-        whole.update(digests[model])
-    return results, f"blake2b:{whole.hexdigest()}"
+    labels = np.where(bank.dropped, -1, bank.labels).astype("<i4").tobytes()
+    return results, hash_of([labels, *(digests[model] for model in sorted(digests))])
 
 
 def _digest(model: int, row: Bool[np.ndarray, " n"], values: Float[np.ndarray, "n views values"]) -> bytes:

@@ -1,9 +1,9 @@
 """A model's outputs on a data set, from any framework: the numbers in a file, and the records that they are of."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ from jaxaudit.data.outputs.kinds import (
     step_near,
 )
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import hash_of
 
 SURE = (
     "If they are probabilities all the same, as trees grown in full, extremely randomised trees, nearest neighbours, "
@@ -95,10 +96,8 @@ class Outputs:
     @cached_property
     def content_hash(self) -> str:
         """`blake2b:...` of the numbers: equal numbers give an equal hash, whatever the format and type."""
-        digest = hashlib.blake2b(repr(self.values.shape).encode(), digest_size=16)
-        for block in blocks(self.values):
-            digest.update(np.ascontiguousarray(block, "<f8").data)
-        return f"blake2b:{digest.hexdigest()}"
+        numbers = (np.ascontiguousarray(block, "<f8").data for block in blocks(self.values))
+        return hash_of(chain([repr(self.values.shape).encode()], numbers))
 
     def take(self, indices: np.ndarray) -> "Outputs":
         """The same model's outputs on the records at `indices`, in that order; the hash is of these numbers."""

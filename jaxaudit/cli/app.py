@@ -25,7 +25,7 @@ from jaxaudit.cli.scores import SCORES
 from jaxaudit.cli.shadows import SHADOWS, TRAIN
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn import UNLEARN
-from jaxaudit.errors import InputError, InputErrors
+from jaxaudit.errors import InputError, InputErrors, first_line
 from jaxaudit.version import __version__
 
 COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
@@ -134,8 +134,7 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("JAXAUDIT_DEBUG"):
             raise
-        first = (str(error).strip().splitlines() or ["no message"])[0]
-        _stop(1, f"Failed: {type(error).__name__}: {first} (set JAXAUDIT_DEBUG=1 for the traceback)")
+        _stop(1, f"Failed: {first_line(error)} (set JAXAUDIT_DEBUG=1 for the traceback)")
 
 
 @cache

@@ -47,7 +47,7 @@ def _reordered(query: Examples, other: Examples) -> Examples:
 
 
 def align_dealt(query: Examples, other: Examples) -> Examples:
-    """`other`, a holdout or known members of the provider of `query`, with its classes and its columns, by their names.
+    """`other`, records of the provider of `query`, with its classes and its columns, by their names.
 
     Nothing is matched by place: files that name classes or columns differently would be compared with wrong answers.
 

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import make_dataclass, replace
+from dataclasses import make_dataclass
 from functools import partial
 from itertools import count as count_from
 from pathlib import Path
@@ -35,7 +35,7 @@ from jaxaudit.cli.read_sets import read_inputs, read_told, tell_of_chats
 from jaxaudit.cli.recipe import make_factory, make_learner, refuse_other_network
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.cli.unlearn import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnData, UnlearnOptions
-from jaxaudit.data import Examples, concatenate
+from jaxaudit.data import Examples, align_dealt, concatenate
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.pairs import find_overlap
@@ -165,11 +165,6 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
 
 def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]:
     """The test records that are not training records, and a note on the others."""
-    if test.inputs.shape[1:] != train.inputs.shape[1:]:
-        raise InputError(
-            f"{test.name} has records of shape {test.inputs.shape[1:]}, but training records have "
-            f"{train.inputs.shape[1:]}; give test records of the same shape (--images resizes images)."
-        )
     seen = find_overlap(train, test)[1]
     if not len(seen):
         return test, ()
@@ -186,29 +181,16 @@ def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]
 
 def _test_records(whole: Examples, rest: np.ndarray, data: UnlearnData) -> Examples:
     if data.test_data is not None:
-        return _aligned(whole, read_inputs(data.test_data, data))
+        return align_dealt(whole, read_inputs(data.test_data, data))
     if "@" not in (data.data or ""):
         with suppress(MissingSplit):
-            return _aligned(whole, read_inputs(f"{data.data}{TEST}", data))
+            return align_dealt(whole, read_inputs(f"{data.data}{TEST}", data))
     if not len(rest):
         raise InputError(
             f"{whole.name} has no test split, and all of it is trained on; name test records with --test-data, or "
             "train on fewer with --per-class."
         )
     return whole.take(rest, f"the other records of {whole.name}")
-
-
-def _aligned(whole: Examples, test: Examples) -> Examples:
-    """The test records with the training set's labels; a class may be missing from them."""
-    outputs = {name: label for label, name in enumerate(whole.class_names)}
-    strange = [test.class_names[label] for label in np.unique(test.labels) if test.class_names[label] not in outputs]
-    if strange:
-        raise InputError(
-            f"{test.name} has records of class {few(map(repr, strange), 10)}, which {whole.name} does not have; "
-            "use the same class names in both, or leave these records out."
-        )
-    table = np.array([outputs.get(name, 0) for name in test.class_names], np.int32)
-    return replace(test, labels=table[test.labels], class_names=whole.class_names)
 
 
 def check_kind(options: UnlearnOptions) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from jaxaudit.data.examples import Examples
+from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError, few
 
 
@@ -64,6 +64,18 @@ def align_dealt(query: Examples, other: Examples) -> Examples:
             "numbers."
         )
     return _reordered(query, _with_columns_of(query, other))
+
+
+def align_sets(sets: Sets[Examples]) -> Sets[Examples]:
+    """All sets with the classes and the columns of the query set; the calibration set must have records of all."""
+    query = sets[Role.QUERY]
+
+    def aligned(role: Role, examples: Examples) -> Examples:
+        if role == Role.CALIBRATION:
+            return align_classes(query, examples)
+        return examples if role == Role.QUERY else align_dealt(query, examples)
+
+    return sets.map(aligned)
 
 
 def _with_columns_of(query: Examples, other: Examples) -> Examples:

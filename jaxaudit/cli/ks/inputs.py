@@ -35,13 +35,14 @@ from jaxaudit.cli.read_sets import (
     with_named_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.data import Examples, align_classes, align_dealt
+from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
 from jaxaudit.data.bank.description import MOST_CLASSES, ROLES, WHOLE, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.deals import ModelPlaces, answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
+from jaxaudit.data.pairs import align_sets
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
 from jaxaudit.metrics.memory import LEAST_MEMBERS
@@ -130,12 +131,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
     whole = names.map(lambda _, name: read(name))
     query = whole[Role.QUERY]
 
-    def aligned(role: Role, examples: Examples) -> Examples:
-        if role == Role.CALIBRATION:
-            return align_classes(query, examples)
-        return examples if role == Role.QUERY else align_dealt(query, examples)
-
-    sets = whole.map(aligned)
+    sets = align_sets(whole)
     if set_alone:
         needed = LEAST_MEMBERS * (3 if Role.CALIBRATION in sets else 4)
         if len(query) < needed:

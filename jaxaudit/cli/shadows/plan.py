@@ -30,7 +30,7 @@ from jaxaudit.cli.read_sets import (
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import OUTPUTS, BankData, BankNetwork, PlannedModels, PlanOptions
 from jaxaudit.cli.show import Summary
-from jaxaudit.data import Examples, align_classes, align_dealt, concatenate
+from jaxaudit.data import Examples, concatenate
 from jaxaudit.data.bank.bank import (
     DROPPED,
     GROUPS,
@@ -58,7 +58,7 @@ from jaxaudit.data.bank.description import (
 from jaxaudit.data.examples import Role, Sets, gaps_of
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
 from jaxaudit.data.groups import groups_in_words, load_ids
-from jaxaudit.data.pairs import CALIBRATION, find_overlap, refuse_held
+from jaxaudit.data.pairs import CALIBRATION, align_sets, find_overlap, refuse_held
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
 from jaxaudit.data.table import Column, columns_as_read
@@ -309,8 +309,7 @@ def read_bank_sets(key: OneKey, data: BankData, model: BankNetwork | None = None
     sets = with_named_groups(examples_by_role, data.groups, names)
     query = sets[Role.QUERY]
     # Hashes are of the files; inputs and labels have the columns and the classes of the query set in its order.
-    align = {Role.QUERY: lambda _, examples: examples, Role.HOLDOUT: align_dealt, Role.CALIBRATION: align_classes}
-    aligned = sets.map(lambda role, examples: align[role](query, examples))
+    aligned = align_sets(sets)
     if not data.drop_overlap:
         if Role.CALIBRATION in aligned:
             refuse_held(query, aligned[Role.CALIBRATION], "query set", of=CALIBRATION)

@@ -5,7 +5,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import MOST, estimator_parameters
+from jaxaudit.cli.groups import MOST, RecipeFlags, estimator_parameters
 from jaxaudit.cli.options import ModelSource, Options, option, recipe_option, refuse_options, with_values
 from jaxaudit.cli.own_code import ESTIMATOR, parse_own
 from jaxaudit.cli.parsers import is_texts, parse_hidden
@@ -50,6 +50,8 @@ class ClassifierOptions:
         return {"nn": ModelSource.TRAINING, "nb": ModelSource.BAYES}.get(self.model, ModelSource.ESTIMATOR)
 
 
+RECIPE = RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd")
+"""How networks of tables are trained by default."""
 TABLE_MODELS = 16
 """Networks of tables are small: `pdtp` on two cores of a CPU takes .65 as long with 16 at once as with 4."""
 

@@ -17,7 +17,7 @@ from jaxaudit.data.formats import LABELLED, Reading
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.images import IDX_NAME, load_image_folders, read_idx, read_idx_folder
-from jaxaudit.data.labels import encode_labels, flat
+from jaxaudit.data.labels import encode_labels, flat, split_as
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, exists
 from jaxaudit.data.selection import (
@@ -271,7 +271,7 @@ def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source:
             raise InputError(f"{source}[{name}]: class names must be texts, each once, in label order.")
         class_names = [str(value) for value in values.tolist()]
     codes, class_names = encode_labels(np.concatenate(labels), class_names, f"{source}, labels")
-    rows = dict(zip(pairs, np.split(codes, np.cumsum([len(part) for part in labels])[:-1]), strict=True))
+    rows = dict(zip(pairs, split_as(codes, labels), strict=True))
     inputs = {s: _stored(read(pairs[s].inputs), source, how) for s in chosen}
     return joined([Examples(inputs[s], rows[s], class_names, source) for s in chosen], source)
 

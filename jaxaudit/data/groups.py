@@ -13,7 +13,7 @@ from jaxtyping import Int, Shaped
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.formats import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
-from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, join_groups
+from jaxaudit.data.labels import COLUMN, LONGEST, checked_groups, flat, join_groups, split_as
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import choose_splits, find_pairs, named_in, parse_split, read_slices
 from jaxaudit.data.tfds import file_and_split
@@ -48,8 +48,7 @@ def number_sets(values: Sets[Shaped[np.ndarray, " _"]]) -> Sets[Int[np.ndarray, 
     if not checked:
         return Sets()
     numbers = join_groups(checked)
-    parts = np.split(numbers, np.cumsum([len(values_of_set) for values_of_set in checked])[:-1])
-    groups = Sets(**dict(zip(map(str, values), parts, strict=True)))
+    groups = Sets(**dict(zip(map(str, values), split_as(numbers, checked), strict=True)))
     for (first, first_groups), (second, other) in combinations(groups.items(), 2):
         common_groups = len(np.intersect1d(first_groups, other))
         if common_groups:

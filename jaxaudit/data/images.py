@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.formats.parsing import open_bounded, parsing, quietly
-from jaxaudit.data.labels import encode_labels
+from jaxaudit.data.labels import encode_labels, split_as
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, open_data
 from jaxaudit.errors import InputError
@@ -298,5 +298,6 @@ def read_idx_folder(folder: Path) -> tuple[dict[str, tuple[Path, np.ndarray]], t
             "as train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz."
         )
     codes, names = encode_labels(np.concatenate(labels), None, f"{folder.name}, labels")
-    parts = np.split(codes, np.cumsum([len(part) for part in labels])[:-1])
-    return {split: (pairs[split]["images"], part) for split, part in zip(pairs, parts, strict=True)}, names
+    return {
+        split: (pairs[split]["images"], part) for split, part in zip(pairs, split_as(codes, labels), strict=True)
+    }, names

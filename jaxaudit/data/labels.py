@@ -5,7 +5,7 @@ Of the values of groups none is lost, and no two become one. No message contains
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Sized
 from contextlib import suppress
 from typing import Any
 
@@ -38,6 +38,11 @@ LONGEST_NAME = 1_000
 def flat(values: np.ndarray) -> np.ndarray:
     """An array of one column as an array of one axis; any other one as it is."""
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def split_as(values: np.ndarray, parts: Iterable[Sized]) -> list[np.ndarray]:
+    """The values of several parts, one after another, part by part."""
+    return np.split(values, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def longer_than(values: np.ndarray, characters: int) -> bool:

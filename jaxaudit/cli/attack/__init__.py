@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jaxaudit.attacks.records import BUILT_IN
-from jaxaudit.cli.classifiers import ClassifierOptions, TableData
+from jaxaudit.cli.classifiers import RECIPE, ClassifierOptions, TableData
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
@@ -98,7 +98,7 @@ class AttackOptions:
 
     data: TableData = group(DATA, TableData(), of=TRAINED_HERE)
     model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=TRAINED_HERE)
-    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
+    recipe: RecipeFlags = group(TRAINING, RECIPE)
     audit: AttackFlags = group(AUDIT, AttackFlags())
     fail_on: tuple[Literal["gives-records-away", "gives-some-away", "inconclusive"], ...] = failing()
     output: Output = group(OUTPUT, Output())

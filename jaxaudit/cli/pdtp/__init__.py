@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from jaxaudit.cli.classifiers import ClassifierOptions, TableData
+from jaxaudit.cli.classifiers import RECIPE, ClassifierOptions, TableData
 from jaxaudit.cli.groups import (
     AUDIT,
     DATA,
@@ -49,7 +49,7 @@ class PDTPOptions:
 
     data: TableData = group(DATA, TableData())
     model: ClassifierOptions = group(MODEL, ClassifierOptions())
-    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd"))
+    recipe: RecipeFlags = group(TRAINING, RECIPE)
     audit: PDTPFlags = group(AUDIT, PDTPFlags())
     fail_on: tuple[Literal["records-exposed", "inconclusive"], ...] = failing()
     output: Output = group(OUTPUT, Output())

@@ -6,10 +6,9 @@ import os
 import struct
 import sys
 import zipfile
-from collections.abc import Callable
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
 from jaxaudit.errors import InputError
 
-Found = TypeVar("Found")
 LONGEST_HEADER = 10_000
 """NumPy's own limit."""
 MOST_DEFLATED = 1032
@@ -136,13 +134,13 @@ class NpzArrays:
 
     def read(self, name: str) -> np.ndarray:
         """The array called `name`."""
-        return self._unpacked(name, _read_array)
+        return self._unpacked(name, whole=True)
 
     def header(self, name: str) -> "ArrayHeader":
         """The shape and type of the array called `name`, without its numbers."""
-        return self._unpacked(name, _checked_header)
+        return self._unpacked(name, whole=False)
 
-    def _unpacked(self, name: str, read: Callable[..., Found]) -> Found:
+    def _unpacked(self, name: str, whole: bool) -> Any:
         member = self._members[name]
         source = f"{self.path.name}[{name}]"
         # A member never yields more than the size it declares: zipfile stops there.
@@ -153,7 +151,9 @@ class NpzArrays:
             # The directory is not read again for each array.
             file.seek(_start(file, member))
             stream = zipfile.ZipExtFile(file, "r", member)
-            return read(stream, member.file_size, source, self.max_bytes)
+            # The header is checked against the member's length before memory is allocated.
+            header = _checked_header(stream, member.file_size, source, self.max_bytes)
+            return _filled(stream, header, source) if whole else header
 
     def open(self, name: str) -> "StoredArray | np.ndarray":
         """The array called `name`, whose rows are read on access; if it is compressed, all of it."""
@@ -196,11 +196,6 @@ class ArrayHeader(NamedTuple):
     fortran_order: bool
     dtype: np.dtype
     length: int  # in bytes, what comes before it included
-
-
-def _read_array(stream: io.BufferedIOBase, length: int, source: str, max_bytes: int) -> np.ndarray:
-    """As NumPy reads it, but the header is checked against the file's length before memory is allocated."""
-    return _filled(stream, _checked_header(stream, length, source, max_bytes), source)
 
 
 def _filled(stream: io.BufferedIOBase, header: ArrayHeader, source: str) -> np.ndarray:

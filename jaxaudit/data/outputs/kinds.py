@@ -271,8 +271,7 @@ def decimals_of(values: np.ndarray, dtype: str, least: int = 1) -> int | None:
         with np.errstate(over="ignore"):
             return np.array_equal(as_dtype(round_decimals(part, decimals), dtype), part)
 
-    tried = range(least, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1)
-    return next((decimals for decimals in tried if _everywhere(partial(printed, decimals), values)), None)
+    return _fewest(printed, range(least, _DECIMALS_OF.get(dtype, MOST_DECIMALS) + 1), values)
 
 
 def significant_of(values: np.ndarray, dtype: str, most: int = MOST_DECIMALS) -> int | None:
@@ -289,8 +288,12 @@ def significant_of(values: np.ndarray, dtype: str, most: int = MOST_DECIMALS) ->
         # Powers of ten beyond 1e22 are themselves rounded, so the last bits of a float64 may differ.
         return bool((np.abs(rounded - part) <= np.maximum(1e-14 * np.abs(part), _NOTHING)).all())
 
-    tried = range(1, min(most, _DECIMALS_OF.get(dtype, MOST_DECIMALS)) + 1)
-    return next((digits for digits in tried if _everywhere(partial(printed, digits), values)), None)
+    return _fewest(printed, range(1, min(most, _DECIMALS_OF.get(dtype, MOST_DECIMALS)) + 1), values)
+
+
+def _fewest(printed: Callable[[int, np.ndarray], bool], numbers: range, values: np.ndarray) -> int | None:
+    """The first of these numbers of digits that print all values."""
+    return next((digits for digits in numbers if _everywhere(partial(printed, digits), values)), None)
 
 
 def coarsest_dtype(values: np.ndarray, dtype: str) -> str:

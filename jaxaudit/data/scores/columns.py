@@ -109,6 +109,11 @@ class ScoreColumn(NamedTuple):
     score: str
     values: Float[np.ndarray, " records"]
 
+    @property
+    def present(self) -> Float[np.ndarray, " some"]:
+        """The numbers that there are."""
+        return self.values[~np.isnan(self.values)]
+
 
 def refuse_repeated(paths: Mapping[Any, Sequence[Path]]) -> None:
     """Refuses one file or folder in two roles, or twice in one, links followed. A model before a deletion may also be
@@ -298,7 +303,7 @@ def partly_missing(draft: Draft) -> Iterator[str]:
 
 def coded(draft: Draft) -> Iterator[str]:
     for column in draft.scores:
-        present = column.values[~np.isnan(column.values)]
+        present = column.present
         ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
         codes = " and ".join(f"{code:g}" for code in ends if _is_code(code, present))
         if codes:
@@ -319,8 +324,7 @@ def _is_code(code: float, present: Numbers) -> bool:
 
 def constant(draft: Draft) -> Iterator[str]:
     for column in draft.scores:
-        present = column.values[~np.isnan(column.values)]
-        if len(np.unique(present)) < 2:
+        if len(np.unique(column.present)) < 2:
             yield f"the column {column.name} has no number, or the same one for all records; is it a score?"
         compared = [column.values[draft.sets == of] for of in SETS[:2]]
         if all(len(values) > 1 and values.min() == values.max() for values in compared):
@@ -360,7 +364,7 @@ def contrary(draft: Draft) -> Iterator[str]:
     whole set is at 1% or less, unless all of it is 0.
     """
     for column in draft.scores:
-        promise, present = column.score, column.values[~np.isnan(column.values)]
+        promise, present = column.score, column.present
         if promise in SHARES:
             least, most = float(present.min()), float(present.max())
             largest = [float(np.nanmax(column.values[draft.sets == of], initial=0)) for of in SETS]

@@ -38,7 +38,7 @@ from jaxaudit.cli.parsers import parse_workers
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data.formats import OF_SETS
-from jaxaudit.errors import InputError, InputErrors
+from jaxaudit.errors import InputError, InputErrors, few
 
 if TYPE_CHECKING:
     from jaxaudit.ensemble.workers import Pulling
@@ -169,9 +169,7 @@ def _save(out: Path, outcome: Outcome, table: str) -> None:
     from jaxaudit.runs.directory import write
 
     write(out, to_json(outcome.record), outcome.files, table)
-    further_files = [f"{out}/{name}" for name in outcome.files]
-    shown = further_files if len(further_files) <= 3 else [*further_files[:3], f"{len(further_files) - 3} more"]
-    say(f"written: {', '.join([f'{out}/result.json', *shown])}")
+    say(f"written: {few([f'{out}/{name}' for name in ('result.json', *outcome.files)], 4)}")
     if outcome.note:
         say(outcome.note)
 

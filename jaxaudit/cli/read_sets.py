@@ -28,7 +28,7 @@ from jaxaudit.data.paths import expanded
 from jaxaudit.data.scores.table import ScoreTable, load_scores
 from jaxaudit.data.sequences import BYTES, padded, sequences, word_tokenizer
 from jaxaudit.data.texts import LONGEST_NAME, Texts, read_texts
-from jaxaudit.errors import InputError, without_folders
+from jaxaudit.errors import InputError, few, without_folders
 
 if TYPE_CHECKING:
     from jaxaudit.models.causal import Adapters
@@ -77,12 +77,8 @@ def tell_of_readings(files: Iterable[Outputs]) -> None:
     for file in files:
         names.setdefault(file.reading, {})[file.name] = None
     for reading, file_names in names.items():
-        shown = [
-            *list(file_names)[:MOST_NAMES],
-            *([f"{len(file_names) - MOST_NAMES} more"] if len(file_names) > MOST_NAMES else []),
-        ]
         if reading:
-            say(f"{', '.join(shown)}: read as {'; '.join(reading)}")
+            say(f"{few(file_names, MOST_NAMES)}: read as {'; '.join(reading)}")
 
 
 def calibration_beside(calibration: Examples, sets: Sets[Examples]) -> Examples:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from jaxaudit.errors import InputError, refuse_wrong
+from jaxaudit.errors import InputError, few, refuse_wrong
 
 INDEX_NAMES = ("", "index", "id", "row", "unnamed: 0")
 """What a column that numbers the rows is called, in small letters."""
@@ -178,11 +178,10 @@ def checked_groups(values: np.ndarray, of: str, rows: Int[np.ndarray, " n"] | No
         words = np.char.lower(np.char.strip(values))
         without = (np.arange(len(words)) if rows is None else rows)[np.isin(words, MISSING)]
         if len(without):
-            listed = ", ".join(map(str, without[:5] + 1)) + (", ..." if len(without) > 5 else "")
             raise InputError(
                 f"{len(without)} records of the {of} have no group (empty, null, NaN, unknown, a dash or the like; "
-                f"rows {listed}); give each a group of its own, or leave them out. If it is a group, give it another "
-                "name."
+                f"rows {few(without + 1)}); give each a group of its own, or leave them out. If it is a group, give it "
+                "another name."
             )
         _refuse_alike(words, of)
     _refuse_without_code(values, of)

@@ -304,21 +304,19 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
     dropped[columns] = False
     labels = np.full(records, -1, np.int32)
     labels[columns] = np.concatenate([part.labels for *_, part in present])
-    models, kinds, texts = len(shadows.membership), (bool, bool, np.float32), shadows.pool.classless
-    membership, correct, outputs = (np.zeros((models, records), kind) for kind in kinds)
-    arrays: dict[str, np.ndarray] = {MEMBERSHIP: membership, WHOLE: outputs}
-    arrays |= {} if texts else {LABELS: labels, CORRECT: correct}
+    models, texts = len(shadows.membership), shadows.pool.classless
+
+    def in_columns(values: np.ndarray, kind: type[Any]) -> np.ndarray:
+        """The values of all models; known members, and records used only by targets, have no column in the bank."""
+        array = np.zeros((models, records), kind)
+        array[:, columns] = values[:, : len(columns)]
+        return array
+
     # Of a text the log-odds are those of its mean log-likelihood.
-    stored_outputs = -np.logaddexp(0, -shadows.log_odds.astype(np.float64)) if texts else shadows.log_odds
-    for array, of_models in zip(
-        (membership, correct, outputs), (shadows.membership, shadows.correct, stored_outputs), strict=True
-    ):
-        # Members and records used only by targets have no column in the bank.
-        array[:, columns] = of_models[:, : len(columns)]
+    outputs = -np.logaddexp(0, -shadows.log_odds.astype(np.float64)) if texts else shadows.log_odds
+    arrays = {MEMBERSHIP: in_columns(shadows.membership, bool), WHOLE: in_columns(outputs, np.float32)}
+    arrays |= {} if texts else {LABELS: labels, CORRECT: in_columns(shadows.correct, bool)}
     groups = [source_set.groups for source_set in sets.read.values() if source_set.groups is not None]
-    # Of records without classes the labels are not compared, and all are equal.
-    p_values = audit.sampled_alike._asdict().items() if audit.sampled_alike else ()
-    measured = {name: 1.0 if np.isnan(p_value) else p_value for name, p_value in p_values if name != "difficulty"}
     description = Description(
         format=1,
         outputs="log_likelihood" if texts else "log_odds",
@@ -329,7 +327,7 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
         models=models,
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
         hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
-        sampled_alike=SampledAlike(**measured) if measured else None,
+        sampled_alike=audit.sampled_alike and SampledAlike.of(audit.sampled_alike._asdict()),
         images=options.data.images or "none",
         seed=options.audit.seed,
         groups=bool(groups),

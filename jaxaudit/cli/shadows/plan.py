@@ -401,7 +401,7 @@ def _sampled_alike(
         len(left),
         groups=query_and_holdout.groups,
     )
-    return SampledAlike(**{name: value for name, value in alikeness._asdict().items() if name != "difficulty"})
+    return SampledAlike.of(alikeness._asdict())
 
 
 def _copies(sets: Sets[Examples]) -> Bool[np.ndarray, " n"]:

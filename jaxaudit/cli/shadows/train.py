@@ -80,11 +80,8 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     models = number_of_models(options.models.models, earlier, sets)
     options = with_values(options, models=models, models_per_batch=number)
     device = jax.local_devices()[0]
-    planned = PlannedModels(seed=options.models.seed, models=models)
-    if are_texts(query):
-        planned = replace(planned, outputs="log-likelihood")
-    elif estimator:
-        planned = replace(planned, outputs="probabilities")
+    outputs = "log-likelihood" if are_texts(query) else "probabilities" if estimator else "logits"
+    planned = PlannedModels(seed=options.models.seed, models=models, outputs=outputs)
     description = bank_description(
         options.data,
         planned,

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -87,6 +88,12 @@ class SampledAlike(StrictStruct, frozen=True, kw_only=True):
     copies: PValue
     clustered: PValue
     mixed: PValue
+
+    @classmethod
+    def of(cls, p_values: Mapping[str, float]) -> "SampledAlike":
+        """From p-values by name; 1 where nothing is compared, as labels of records without classes."""
+        numbers = {name: p_values[name] for name in cls.__struct_fields__}
+        return cls(**{name: 1.0 if math.isnan(number) else number for name, number in numbers.items()})
 
 
 class Description(StrictStruct, frozen=True, kw_only=True):

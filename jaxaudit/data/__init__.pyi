@@ -7,7 +7,6 @@ from .cache import cache_place as cache_place
 from .cache import cached_arrays as cached_arrays
 from .cache import cached_rows as cached_rows
 from .cache import is_private as is_private
-from .chat_templates import RenderedChat as RenderedChat
 from .chat_templates import render_chats as render_chats
 from .deals import DealtSide as DealtSide
 from .deals import Key as Key

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -29,18 +28,12 @@ MOST_WRITTEN = 2**26
 """Bytes that a template may write beside the contents, for all chats together."""
 
 
-class RenderedChat(NamedTuple):
-    """A chat in two parts: up to the answer's first character but blanks, and the rest without blanks at its end."""
-
-    prompt: str
-    answer: str
-
-
 def render_chats(
     template: str, chats: Sequence[Sequence[Message]], tokens: Mapping[str, str], source: str
-) -> list[RenderedChat]:
+) -> list[tuple[str, str]]:
     """Renders chats, whose last message is the answer, in a process of its own, with the tokenizer's special `tokens`
-    by name. A template is refused that does not write each answer as it is, once and last, writes chats of one shape in
+    by name. Each comes in two parts: up to the answer's first character but blanks, and the rest without blanks at its
+    end. A template is refused that does not write each answer as it is, once and last, writes chats of one shape in
     different ways, or takes too much memory or time. No message quotes a chat or the template.
     """
     request = {
@@ -74,7 +67,7 @@ def render_chats(
     for answer in answers:
         if "failed" in answer:
             raise _refused(source, answer["failed"])
-    return [RenderedChat(**answer) for answer in answers]
+    return [(answer["prompt"], answer["answer"]) for answer in answers]
 
 
 def _refused(source: str, trouble: str) -> InputError:

@@ -132,9 +132,10 @@ class LanguageModel:
         special_tokens = {name: text for name, text in self._tokenizer.special_tokens_map.items() if type(text) is str}
         rendered = render_chats(self.chat_template, texts.chats(), special_tokens, str(self._cutter))
         end = special_tokens.get("eos_token", "")
-        pairs = zip(rendered, texts.answers, strict=True)
-        answers = [chat.answer + (end if chat.answer.strip() == answer.strip() else "") for chat, answer in pairs]
-        return self.encode([chat.prompt for chat in rendered], answers, start, special=False)
+        prompts, turns = zip(*rendered, strict=True)
+        pairs = zip(turns, texts.answers, strict=True)
+        answers = [turn + (end if turn.strip() == answer.strip() else "") for turn, answer in pairs]
+        return self.encode(prompts, answers, start, special=False)
 
     def encode(
         self, prompts: Sequence[str], answers: Sequence[str], start: str = STARTS[0], *, special: bool = True

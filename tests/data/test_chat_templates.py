@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jaxaudit.data import Message, RenderedChat, render_chats
+from jaxaudit.data import Message, render_chats
 from jaxaudit.errors import InputError
 
 SECRET = "Basil of Kuwait"
@@ -32,7 +32,7 @@ def in_this_process(command: list[str], *, input: bytes, **_: object) -> SimpleN
     return SimpleNamespace(returncode=0, stdout=b"\n".join(json.dumps(one).encode() for one in chats))
 
 
-def rendered(template: str, *chats: tuple[Message, ...]) -> list[RenderedChat]:
+def rendered(template: str, *chats: tuple[Message, ...]) -> list[tuple[str, str]]:
     """As `render_chats`, in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jaxaudit.data.chat_templates.subprocess.run", in_this_process)
@@ -45,8 +45,8 @@ def test_the_answer_is_told_from_what_precedes_it_and_ends_its_turn():
         "<|im_start|>system\nShort.<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n",
         "m<|im_end|>",
     )
-    assert found[1].prompt.endswith("<|im_start|>assistant\n ")
-    assert found[1].answer == "é 日 \n<|im_end|>"
+    assert found[1][0].endswith("<|im_start|>assistant\n ")
+    assert found[1][1] == "é 日 \n<|im_end|>"
     assert rendered(LLAMA_2, chat("Who?", " He.")) == [("<s>[INST] Who? [/INST] ", "He. </s>")]
 
 

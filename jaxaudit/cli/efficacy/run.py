@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +32,7 @@ from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.learners import network
 from jaxaudit.learners.learner import init_key
 from jaxaudit.metrics.efficacy import SOURCE
-from jaxaudit.models import MLP, RUN_ONCE, PureModule, pure_module
+from jaxaudit.models import MLP, RUN_ONCE, pure_module
 from jaxaudit.models.causal import Causal, causal_model
 from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.pretrained import TransformersClassifier
@@ -48,52 +47,38 @@ EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 """Of the example without options."""
 
 
-class EfficacyInputs(NamedTuple):
-    """What a run of `efficacy` measures; `config_hash` is of the configuration that the network is built from."""
-
-    judged: NamedWeights
-    references: Sequence[NamedWeights]
-    examples: Examples | Records
-    audit: Callable[[], EfficacyAudit]
-    config_hash: str | None = None
-
-
-def _of_network(
-    net: PureModule,
-    judged: NamedWeights,
-    references: Sequence[NamedWeights],
-    examples: Examples | Records,
-    notes: Sequence[str],
-    config_hash: str | None = None,
-) -> EfficacyInputs:
-    audit = partial(measure_efficacy, net, judged, examples, references=references, notes=notes)
-    return EfficacyInputs(judged, references, examples, audit, config_hash)
-
-
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work for these options."""
     if is_texts(options.data.data or ""):
-        inputs = read_text_inputs(options)
-    elif options.model.params is None and options.model.model is None and options.data.data is None:
-        inputs = _demonstration(options)
-        say(f"evaluating three models on {inputs.examples.name}")
-    else:
-        inputs = _inputs(options)
-    examples, reference_hashes = inputs.examples, {reference.name: _hash(reference) for reference in inputs.references}
-    of_model = {"model_hash": inputs.config_hash} if inputs.config_hash else {}
+        return _of_language_model(options)
+    if options.model.params is None and options.model.model is None and options.data.data is None:
+        return _demonstration(options)
+    return _of_classifier(options)
+
+
+def _job(
+    options: EfficacyOptions,
+    judged: NamedWeights,
+    references: Sequence[NamedWeights],
+    examples: Examples | Records,
+    audit: Callable[[], EfficacyAudit],
+    **of_model: str,
+) -> Job[EfficacyAudit]:
+    """The work of measuring weights by `audit`; `of_model` says more of the network."""
+    hashes = {reference.name: _hash(reference) for reference in references}
     return Job(
         options=options,
         data=describe_examples(examples),
-        audit=lambda _: inputs.audit(),
+        audit=lambda _: audit(),
         outcome=lambda audit, provenance: Outcome(
             recorded("efficacy", audit.result, [SOURCE], provenance), {}, record_files(audit.columns)
         ),
         label="measuring",
-        extra={"weights_hash": _hash(inputs.judged), "reference_hashes": reference_hashes, **of_model},
+        extra={"weights_hash": _hash(judged), "reference_hashes": hashes, **of_model},
     )
 
 
-def _demonstration(options: EfficacyOptions) -> EfficacyInputs:
+def _demonstration(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """A model trained with, and one without, half of a class of digits, by the recipe of Becker & Liebig (2022)."""
     key = jax.random.key(options.audit.seed)
     digits = prepare_images(load("digits"), (8, 8)).take(slice(RECORDS), f"digits@train[:{RECORDS}]")
@@ -108,19 +93,18 @@ def _demonstration(options: EfficacyOptions) -> EfficacyInputs:
         execution = Execution(models_per_batch=1, progress=progress)
         trained = fit_many(jnp.stack([key, key]), rows, digits.inputs, digits.labels, learner, execution=execution)
     original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
-    return _of_network(
-        learner.net,
-        NamedWeights("original", *original),
-        (
-            NamedWeights("retrained", *retrained),
-            NamedWeights("untrained", *jax.jit(learner.net.init, compiler_options=RUN_ONCE)(init_key(key))),
-        ),
-        digits.take(forget, f"{len(forget)} of the digits {CLASS}"),
-        ("jaxaudit trained original on all records, retrained without these, both from the weights of untrained.",),
+    references = (
+        NamedWeights("retrained", *retrained),
+        NamedWeights("untrained", *jax.jit(learner.net.init, compiler_options=RUN_ONCE)(init_key(key))),
     )
+    judged, examples = NamedWeights("original", *original), digits.take(forget, f"{len(forget)} of the digits {CLASS}")
+    notes = ("jaxaudit trained original on all records, retrained without these, both from the weights of untrained.",)
+    say(f"evaluating three models on {examples.name}")
+    audit = partial(measure_efficacy, learner.net, judged, examples, references=references, notes=notes)
+    return _job(options, judged, references, examples, audit)
 
 
-def _inputs(options: EfficacyOptions) -> EfficacyInputs:
+def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
     model, data, seed = options.model, options.data, options.audit.seed
     config = pretrained_config(model.model)
     params = model.params or (config if config and config.is_dir() else None)
@@ -166,7 +150,9 @@ def _inputs(options: EfficacyOptions) -> EfficacyInputs:
             if net.seeded
             else "untrained: the initial weights that the network is built with, whatever the seed."
         )
-    return _of_network(net, judged, references, examples, tuple(notes), pretrained and pretrained.content_hash)
+    audit = partial(measure_efficacy, net, judged, examples, references=references, notes=tuple(notes))
+    of_model = {"model_hash": pretrained.content_hash} if pretrained else {}
+    return _job(options, judged, references, examples, audit, **of_model)
 
 
 def _read(data: EfficacyData) -> Examples | Records:
@@ -210,8 +196,7 @@ def _hash(named_weights: NamedWeights) -> str:
     return f"blake2b:{digest.hexdigest()}"
 
 
-def read_text_inputs(options: EfficacyOptions) -> EfficacyInputs:
-    """The models and records of these options."""
+def _of_language_model(options: EfficacyOptions) -> Job[EfficacyAudit]:
     folder, model = pretrained_config(options.model.model), options.model
     if folder is None or folder.suffix == ".json" or model.params is not None:
         raise InputError(
@@ -254,7 +239,7 @@ def read_text_inputs(options: EfficacyOptions) -> EfficacyInputs:
         framework="torch",
         notes=("A record's own tokens are its labels; of a prompt or question, the answer's alone count.",),
     )
-    return EfficacyInputs(judged_weights, references, examples, audit)
+    return _job(options, judged_weights, references, examples, audit)
 
 
 def _named(name: str, model: Causal) -> NamedWeights:

@@ -113,7 +113,7 @@ def _text(values: Mapping[str, msgspec.Raw], name: str) -> str:
     return _decoded(_TEXT, values[name], f"its {name!r} is no text; give one string, or a chat as 'messages'")
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], value: msgspec.Raw, trouble: str) -> Any:
+def _decoded(decoder: Any, value: msgspec.Raw, trouble: str) -> Any:
     try:
         return decoder.decode(value)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

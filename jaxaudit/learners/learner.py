@@ -280,7 +280,9 @@ def traced_batches(
     """`pool_batches` or `own_batches` in a traced program: as many as all records need, the last with weights of 0."""
     examples = member.shape[0]
     members = jnp.sum(member)
-    own_order = _own_order(bits, member)
+    # Members first, ordered by their random words; those of others have no effect.
+    rank = jnp.maximum(jnp.cumsum(member) - 1, 0)
+    own_order = jnp.lexsort((bits[rank], ~member))
     pool = takes_pool_order(members, examples, batch_coupled)
     order = jnp.where(pool, jnp.argsort(bits, stable=True), own_order)
     count = jnp.where(pool, examples, members)
@@ -288,9 +290,3 @@ def traced_batches(
     indices = order[places % jnp.maximum(count, 1)]
     weights = jnp.where((places < count) & member[indices], 1.0, 0.0)
     return indices.reshape(-1, batch_size), weights.reshape(-1, batch_size)
-
-
-def _own_order(bits: UInt32[Array, " examples"], member: Bool[Array, " examples"]) -> Int[Array, " examples"]:
-    """Record indices with the members first, ordered by their random words; non-members' words have no effect."""
-    rank = jnp.maximum(jnp.cumsum(member) - 1, 0)
-    return jnp.lexsort((bits[rank], ~member))

@@ -19,6 +19,7 @@ from jaxaudit.kernels.convolutions import Convolution, convolutions_of, in_form,
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
+from jaxaudit.models.module import abstract_key
 from jaxaudit.randomness import OneKey
 
 ImageRows = Float[Array, "n h w c"]
@@ -65,7 +66,7 @@ def check_augmentations(augment: tuple[Augmentation, ...], input_shape: tuple[in
     """Refuses an augmentation of images where records are none, or one that changes their shape or type."""
     images = set(AUGMENTATIONS.values())
     batch = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
-    key = jax.eval_shape(jax.random.key, 1)
+    key = abstract_key()
     for one in augment:
         name = getattr(one, "__name__", repr(one))
         if one in images and len(input_shape) != 3:
@@ -203,7 +204,7 @@ class NetworkLearner(TrainsBySteps):
             return []
         learner = replace(self, form=None)
         inputs = jax.ShapeDtypeStruct((self.batch_size, *self.net.arguments[1]), jnp.float32)
-        params, state = jax.eval_shape(self.net.init, jax.eval_shape(jax.random.key, 1))
+        params, state = jax.eval_shape(self.net.init, abstract_key())
         return convolutions_of(learner._logits, params, state, inputs)
 
     def init(self, key: OneKey) -> TrainState:
@@ -322,5 +323,5 @@ def convolves(net: PureModule, input_shape: tuple[int, ...], dtype: Any = jnp.fl
         return net.apply(*net.init(key), inputs, True)[0]
 
     inputs = jax.ShapeDtypeStruct((2, *input_shape), dtype)
-    jaxpr = jax.make_jaxpr(forward)(jax.eval_shape(jax.random.key, 1), inputs)
+    jaxpr = jax.make_jaxpr(forward)(abstract_key(), inputs)
     return "conv_general_dilated" in str(jaxpr)

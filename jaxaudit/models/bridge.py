@@ -15,7 +15,7 @@ from jaxtyping import Array
 from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.causal import Adapters
-from jaxaudit.models.module import WAYS_ON, Head, ModuleFactory, Origin, PureModule, needed_inputs
+from jaxaudit.models.module import WAYS_ON, Head, ModuleFactory, Origin, PureModule, abstract_key, needed_inputs
 from jaxaudit.models.networks import GPT
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 from jaxaudit.randomness import OneKey
@@ -76,7 +76,7 @@ def pure_module(
 
     try:
         call = None if whole else plan_call(factory, name, input_shape, classes)
-        built = factory if whole else _seen_from(build) or nnx.eval_shape(build, _abstract_key())
+        built = factory if whole else _seen_from(build) or nnx.eval_shape(build, abstract_key())
     except InputError:
         raise
     except UNFIT as error:
@@ -113,12 +113,8 @@ def pure_module(
 def _seen_from(build: Callable[[OneKey], Any]) -> Any:
     """The module that the factory builds, found by a trial call, if it is not an NNX module; otherwise None."""
     built = []
-    jax.eval_shape(lambda key: built.append(build(key)), _abstract_key())
+    jax.eval_shape(lambda key: built.append(build(key)), abstract_key())
     return None if isinstance(built[0], nnx.Module) else built[0]
-
-
-def _abstract_key() -> Any:
-    return jax.eval_shape(jax.random.key, 1)
 
 
 def _called(factory: Any, name: str, call: "FactoryCall", key: OneKey) -> Any:
@@ -163,7 +159,7 @@ def _nnx_functions(
 
 
 def _check_outputs(net: PureModule, name: str, input_shape: tuple[int, ...], classes: int, of_tokens: bool) -> None:
-    params, state = jax.eval_shape(net.init, _abstract_key())
+    params, state = jax.eval_shape(net.init, abstract_key())
     inputs = jax.ShapeDtypeStruct((2, *input_shape), np.int32 if of_tokens else np.float32)
     outputs = jax.eval_shape(lambda params, state, x: net.apply(params, state, x, False)[0], params, state, inputs)
     shape = getattr(outputs, "shape", None)
@@ -274,8 +270,7 @@ def linen_functions(module: Any, input_shape: tuple[int, ...]) -> PureModule:
     def evaluate(params: Any, collections: dict[str, Any], inputs: Array) -> Any:
         return module.apply({PARAMS: params, **collections}, inputs, **modes(False))
 
-    abstract_key = jax.eval_shape(jax.random.key, 1)
-    params, collections = jax.eval_shape(start, abstract_key)
+    params, collections = jax.eval_shape(start, abstract_key())
     inputs = jax.ShapeDtypeStruct((2, *input_shape), jnp.float32)
     try:
         jax.eval_shape(evaluate, params, collections, inputs)

@@ -103,6 +103,11 @@ class PureModule(NamedTuple):
         return (self.made_by, self.arguments) if self.made_by else (PureModule, tuple(self))
 
 
+def abstract_key() -> Any:
+    """A key without a value, of which the shapes of what it would make follow."""
+    return jax.eval_shape(jax.random.key, 1)
+
+
 def needed_inputs(jaxpr: Any) -> list[bool]:
     """Which inputs of a traced program its outputs depend on."""
     # By identity: a literal has no hash.

@@ -11,7 +11,8 @@ from flax import nnx
 
 from jaxaudit.data.weights import FROM_PYTORCH, pytorch_names
 from jaxaudit.errors import InputError, few
-from jaxaudit.models.bridge import PARAMS, LinenState, PureModule
+from jaxaudit.models.bridge import PARAMS, LinenState
+from jaxaudit.models.module import PureModule, abstract_key
 
 SHOWN = 3
 AROUND = re.compile(r"^(?:(?:module|_orig_mod|params)/)+|/(?:raw_)?value$")
@@ -50,7 +51,7 @@ def load_weights(net: PureModule, weights: Mapping[str, np.ndarray], source: str
     Args:
         source, model: the names of the weights and of the module in messages.
     """
-    params, state = jax.eval_shape(net.init, jax.eval_shape(jax.random.key, 1))
+    params, state = jax.eval_shape(net.init, abstract_key())
     of_params, of_state = dict(_named(params)), dict(_named(state))
     all_leaves = {name: leaf for name, leaf in of_state.items() if name not in of_params} | of_params
     # Keys and counters of random layers may be in a file; evaluation does not use them.

@@ -272,12 +272,16 @@ def test_ones_own_code_is_part_of_a_runs_identity(own: Path):
 
 @pytest.mark.parametrize(
     ("command", "function"),
-    [("pdtp", "measure_pdtp"), ("attack", "train_splits"), ("unlearn", "compare_unlearning")],
+    [
+        ("pdtp", "cli.pdtp.run.measure_pdtp"),
+        ("attack", "audits.attack.train_splits.train_splits"),
+        ("unlearn", "cli.unlearn.run.compare_unlearning"),
+    ],
 )
 def test_other_commands_have_the_same_recipe(command: str, function: str, monkeypatch: pytest.MonkeyPatch):
     data = ("--per-class", "10", *recipe("hidden=8")) if command == "unlearn" else ("--data", "wine", "--sample", "60")
     words = recipe("optimizer=sgd", "learning-rate=0.1", "momentum=0.9", "schedule=step", "label-smoothing=0.1")
-    asked = intercept(monkeypatch, f"jaxaudit.cli.{command}.run.{function}")
+    asked = intercept(monkeypatch, f"jaxaudit.{function}")
     done = jaxaudit(command, *data, *words, "--epochs", "2", *recipe("models-per-batch=2"))
     assert done.err.endswith("Error: enough\n")
     learner = asked["learner"]

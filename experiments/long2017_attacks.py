@@ -43,9 +43,8 @@ from experiments.rates import table
 from experiments.record import RESULTS, Row, describe_run, progress_of
 from jaxaudit import models, network
 from jaxaudit.attacks import Distance
-from jaxaudit.audits.attack.attack import attack
+from jaxaudit.audits.attack.attack import ATTACKS, attack, train_splits
 from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome
-from jaxaudit.audits.attack.train_splits import ATTACKS, train_splits
 from jaxaudit.data import Examples, Table, candidate_indices, category_counts, one_hot, ordinal
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import EstimatorLearner, Learner, naive_bayes

@@ -22,8 +22,7 @@ from experiments.figures import COLORS, panels, write
 from experiments.paper_tables import paper_table
 from experiments.record import RESULTS, Row, describe_run
 from jaxaudit.attacks import Distance
-from jaxaudit.audits.attack.attack import attack
-from jaxaudit.audits.attack.train_splits import train_splits
+from jaxaudit.audits.attack.attack import attack, train_splits
 from jaxaudit.data import candidate_indices, category_counts, ordinal
 from jaxaudit.learners import naive_bayes
 

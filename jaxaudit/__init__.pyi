@@ -4,12 +4,12 @@ from . import attacks as attacks
 from . import kernels as kernels
 from . import metrics as metrics
 from . import models as models
+from .audits.attack.attack import SplitModels as SplitModels
 from .audits.attack.attack import attack as attack
+from .audits.attack.attack import train_splits as train_splits
 from .audits.attack.result import AttackAudit as AttackAudit
 from .audits.attack.result import AttackResult as AttackResult
 from .audits.attack.targets import RecordTarget as RecordTarget
-from .audits.attack.train_splits import SplitModels as SplitModels
-from .audits.attack.train_splits import train_splits as train_splits
 from .audits.bank_odds import load_log_likelihoods as load_log_likelihoods
 from .audits.efficacy.audit import NamedWeights as NamedWeights
 from .audits.efficacy.audit import measure_efficacy as measure_efficacy
@@ -23,8 +23,6 @@ from .audits.ks.by_deal import Deal as Deal
 from .audits.ks.by_deal import deal as deal
 from .audits.ks.by_deal import ks as ks
 from .audits.ks.by_deal import open_deal as open_deal
-from .audits.ks.evidence import Evidence as Evidence
-from .audits.ks.evidence import TargetOutputs as TargetOutputs
 from .audits.ks.judge import judge as judge
 from .audits.ks.models import Part as Part
 from .audits.ks.models import Rows as Rows
@@ -34,8 +32,10 @@ from .audits.ks.result import OwnNumbers as OwnNumbers
 from .audits.ks.result import TargetResult as TargetResult
 from .audits.ks.scores import ScoresTest as ScoresTest
 from .audits.ks.scores import judge_scores as judge_scores
+from .audits.ks.target import Evidence as Evidence
 from .audits.ks.target import FileTarget as FileTarget
 from .audits.ks.target import SimulatedTarget as SimulatedTarget
+from .audits.ks.target import TargetOutputs as TargetOutputs
 from .audits.ks.tests_of_use import DeletionTest as DeletionTest
 from .audits.ks.tests_of_use import HoldoutTest as HoldoutTest
 from .audits.ks.tests_of_use import Judgement as Judgement

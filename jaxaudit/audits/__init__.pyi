@@ -1,6 +1,9 @@
 """The names of `audits`: see `jaxaudit/__init__.pyi`."""
 
+from .attack.attack import ATTACKS as ATTACKS
+from .attack.attack import SplitModels as SplitModels
 from .attack.attack import attack_splits as attack_splits
+from .attack.attack import train_splits as train_splits
 from .attack.finding import SURELY as SURELY
 from .attack.finding import attack_finding as attack_finding
 from .attack.finding import best_on_halves as best_on_halves
@@ -12,9 +15,6 @@ from .attack.result import AttackResult as AttackResult
 from .attack.result import SplitAttacks as SplitAttacks
 from .attack.targets import RecordTarget as RecordTarget
 from .attack.targets import target_log_odds as target_log_odds
-from .attack.train_splits import ATTACKS as ATTACKS
-from .attack.train_splits import SplitModels as SplitModels
-from .attack.train_splits import train_splits as train_splits
 from .bank_odds import as_model_outputs as as_model_outputs
 from .bank_odds import detail_of as detail_of
 from .bank_odds import load_log_likelihoods as load_log_likelihoods
@@ -36,7 +36,6 @@ from .ks.bank import first_models as first_models
 from .ks.bank import match_row as match_row
 from .ks.by_group import dealt_groups_of as dealt_groups_of
 from .ks.by_group import group_evidence as group_evidence
-from .ks.evidence import of_file as of_file
 from .ks.judge import evidence_for as evidence_for
 from .ks.judge import leave_one_out as leave_one_out
 from .ks.judge import unlearned_models as unlearned_models
@@ -54,6 +53,7 @@ from .ks.result import KSResult as KSResult
 from .ks.result import Rates as Rates
 from .ks.result import Truth as Truth
 from .ks.target import Target as Target
+from .ks.target import of_file as of_file
 from .ks.taught import learners_of as learners_of
 from .ks.taught import taught_difficulty as taught_difficulty
 from .ks.tests_of_use.rho import samples_of_rho as samples_of_rho

@@ -1,20 +1,20 @@
 """The names of `metrics`: see `jaxaudit/__init__.pyi`."""
 
 from .attack import AttackMetrics as AttackMetrics
+from .attack import AttackRates as AttackRates
 from .attack import Correlation as Correlation
+from .attack import Curve as Curve
 from .attack import Likeness as Likeness
+from .attack import RateAt as RateAt
+from .attack import Realised as Realised
 from .attack import Vulnerability as Vulnerability
 from .attack import attack_metrics as attack_metrics
+from .attack import attack_rates as attack_rates
+from .attack import called_at as called_at
 from .attack import correlation as correlation
 from .attack import likeness as likeness
 from .attack import same_outputs as same_outputs
 from .attack import vulnerability as vulnerability
-from .attack_rates import AttackRates as AttackRates
-from .attack_rates import Curve as Curve
-from .attack_rates import RateAt as RateAt
-from .attack_rates import Realised as Realised
-from .attack_rates import attack_rates as attack_rates
-from .attack_rates import called_at as called_at
 from .checks import Check as Check
 from .checks import calibration_reach as calibration_reach
 from .checks import class_coverage as class_coverage

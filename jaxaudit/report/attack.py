@@ -18,7 +18,7 @@ from jaxaudit.audits.attack.result import (
     check_attack_result,
 )
 from jaxaudit.errors import visible
-from jaxaudit.metrics.attack_rates import AttackRates, Curve, RateAt, Realised
+from jaxaudit.metrics.attack import AttackRates, Curve, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart

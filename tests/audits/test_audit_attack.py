@@ -13,7 +13,7 @@ from support.tiny_learners import CLASSES, NearestCentroid, diverging, learner, 
 from jaxaudit import attack
 from jaxaudit.attacks import Distance, Untargeted
 from jaxaudit.audits import AttackAudit, RecordTarget, SplitAttacks, SplitModels, leave_out, train_splits
-from jaxaudit.audits.attack.train_splits import draw
+from jaxaudit.audits.attack.attack import draw
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError

@@ -19,7 +19,7 @@ from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits import ATTACKS
 from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.finding import SOURCE as OF_GRADES
-from jaxaudit.audits.attack.published import SOURCE as OF_PUBLISHED
+from jaxaudit.audits.attack.records import PUBLISHED_SOURCE as OF_PUBLISHED
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.unlearn.run import FIELDS, make_methods
 from jaxaudit.errors import visible

@@ -18,8 +18,7 @@ from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import ROLES
 from jaxaudit.data.labels import number_groups
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.attack import Vulnerability
-from jaxaudit.metrics.attack_rates import AttackRates
+from jaxaudit.metrics.attack import AttackRates, Vulnerability
 from jaxaudit.shadow_models import Pool, ShadowModels
 
 ROUNDING = 1e-9

@@ -10,7 +10,7 @@ from scipy import special
 
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, SplitAttacks
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
-from jaxaudit.metrics.attack_rates import AttackRates
+from jaxaudit.metrics.attack import AttackRates
 from jaxaudit.metrics.over_models import Estimate, mean_of_models
 from jaxaudit.metrics.usage import ALPHA
 

@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, NumberOrNaN, StrictStruct, demand
-from jaxaudit.metrics.attack import AttackMetrics, Correlation, Vulnerability
-from jaxaudit.metrics.attack_rates import AttackRates, RateAt, Realised
+from jaxaudit.metrics.attack import AttackMetrics, AttackRates, Correlation, RateAt, Realised, Vulnerability
 from jaxaudit.metrics.over_models import Estimate
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs, logit_step
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.attack import Likeness, likeness
-from jaxaudit.metrics.attack_rates import AttackRates, attack_rates, called_at
+from jaxaudit.metrics.attack import AttackRates, Likeness, attack_rates, called_at, likeness
 from jaxaudit.metrics.checks import counted, described, moved_columns
 from jaxaudit.metrics.scores import cut
 from jaxaudit.shadow_models import ShadowModels

@@ -22,8 +22,7 @@ from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Provenance
+from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import arrays, record_files
 from jaxaudit.runs.provenance import describe_bank
 
@@ -37,12 +36,12 @@ DEMONSTRATION = {"iterations": 10, "targets": 20}
 def prepare(options: AttackOptions) -> Job[Any]:
     """The work for these options, with classifiers that it trains."""
     # Imported here because a bank is read without the libraries of networks.
-    from jaxaudit.audits.attack.attack import attack
-    from jaxaudit.audits.attack.train_splits import (
+    from jaxaudit.audits.attack.attack import (
         ATTACKS,
         MEASURED,
         PAIRS,
         POOLED,
+        attack,
         draw,
         models_to_train,
         train_splits,

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import Evidence
+from jaxaudit.audits.ks.target import Evidence
 from jaxaudit.audits.ks.taught import TaughtDifficulty, taught_difficulty
 from jaxaudit.data.examples import Examples
 from jaxaudit.metrics.arrays import Indices

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.target import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests_of_use.dealt import (
     OF_P,
     checks_of_sets,

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.target import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests_of_use.dealt import (
     EXACT,
     OF_P,

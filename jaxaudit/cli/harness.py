@@ -100,8 +100,7 @@ def run(command: Command, options: Any) -> None:
         outcome = _done(command.name, job, begin, started)
         if isinstance(outcome, Summary):
             return show_summary(outcome, as_json)
-        from jaxaudit.report.kinds import part_of
-        from jaxaudit.report.record import Run
+        from jaxaudit.report.kinds import Run, part_of
         from jaxaudit.report.terminal import as_terminal
 
         run_result = Run(out.resolve().name if out else command.name, outcome.kind or command.name, *outcome[:2])
@@ -128,7 +127,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     from jaxaudit.cli.own_code import model_hash
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.ensemble import Execution
-    from jaxaudit.report.record import Provenance
+    from jaxaudit.report.kinds import Provenance
     from jaxaudit.runs.provenance import describe_machine
     from jaxaudit.runs.unfinished import run_identity
 
@@ -165,7 +164,7 @@ def _recipe(options: Any) -> RecipeFlags:
 
 
 def _save(out: Path, outcome: Outcome, table: str) -> None:
-    from jaxaudit.report.record import to_json
+    from jaxaudit.report.kinds import to_json
     from jaxaudit.runs.directory import write
 
     write(out, to_json(outcome.record), outcome.files, table)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from jaxaudit.ensemble import Execution
-    from jaxaudit.report.record import Provenance
+    from jaxaudit.report.kinds import Provenance
     from jaxaudit.runs.directory import Writer
 
 
@@ -90,7 +90,7 @@ def show(table: "RenderableType", result: "msgspec.Struct | None" = None) -> Non
         if result is None:
             out.write(_printed(Console(file=out), table))
         else:
-            from jaxaudit.report.record import to_json
+            from jaxaudit.report.kinds import to_json
 
             out.write(f"{json.dumps(to_json(result), allow_nan=False)}\n")
 

@@ -22,10 +22,9 @@ from jaxaudit.metrics.attack import AttackRates, Curve, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
-from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.kinds import Run, RunKind, record_type
 from jaxaudit.report.numbers import NONE, count_text, level_text, number_text, precise, span, text
 from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, Where, table_of, tables_of_first
-from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import Term, terms
 
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}

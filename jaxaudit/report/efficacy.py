@@ -7,10 +7,9 @@ from rich.cells import chop_cells
 from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure, check_efficacy_result
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE
-from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.kinds import Run, RunKind, record_type
 from jaxaudit.report.numbers import precise
 from jaxaudit.report.page import Answer, Column, PageTable, RunContent, table_of, tables_of_first
-from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
 ROOM, LEAST_ROOM = 58, 9

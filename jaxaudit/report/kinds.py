@@ -1,4 +1,4 @@
-"""The kinds of runs, and the content of a run, how to repeat it included.
+"""A run: its result as JSON, with papers, provenance and schema; its kind; and its content, how to repeat it included.
 
 Each kind is imported on first use. A command has one, but `unlearn` two: of models that it trained, and of outputs that
 it was given. A run that was read from disk was decoded strictly, and its arrays held against it, before it comes here.
@@ -6,21 +6,107 @@ it was given. A run that was read from disk was decoded strictly, and its arrays
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 import numpy as np
 from msgspec import structs
 
 from jaxaudit.errors import visible
-from jaxaudit.json_types import StrictStruct, schema
+from jaxaudit.json_types import StrictStruct, schema, to_builtins
 from jaxaudit.report.numbers import text
 from jaxaudit.report.page import PageTable, Repeat, RunContent
-from jaxaudit.report.record import Provenance, Run
-from jaxaudit.report.sources import cited
+from jaxaudit.report.sources import Paper, cited
 
-Result = TypeVar("Result", bound=StrictStruct)
+VERSION = 3
+"""Version of all schemas; runs of other versions are rejected."""
+FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
+"""The first lines of a page; only such a file may be overwritten by another."""
+
+
+class Provenance(StrictStruct, frozen=True, kw_only=True):
+    """The facts needed to repeat a run.
+
+    Attributes:
+        jaxaudit: version of this package. `versions`: of the libraries it used.
+        environment: environment variables that affect a number.
+        options: every option, with defaults filled in.
+        data: names, sizes and content hashes of the data.
+        model_hash, weights_hash, reference_hashes: of your own network, and of weights.
+        targets, holdout_targets, members_targets, calibration_targets: files of outputs on each set. `before`,
+            `holdout_before`: of outputs before a deletion.
+        challenge: the commitment of the blind challenge that the targets' outputs answer.
+        plan: the plan for the effort; None: everything as the options ask.
+        form: how convolutions were computed in training (`kernels.convolutions`); None: as JAX has them, or none were.
+        started: date and time, UTC. `seconds`: how long it took.
+    """
+
+    jaxaudit: str
+    versions: dict[str, str]
+    python: str
+    device: str
+    devices: int
+    cores: int
+    environment: dict[str, str]
+    command: list[str]
+    seed: int
+    options: dict[str, Any]
+    data: dict[str, Any]
+    started: str
+    seconds: float
+    model_hash: str | None = None
+    weights_hash: str | None = None
+    reference_hashes: dict[str, str] | None = None
+    form: str | None = None
+    targets: list[dict[str, str]] | None = None
+    holdout_targets: list[dict[str, str]] | None = None
+    members_targets: list[dict[str, str]] | None = None
+    calibration_targets: list[dict[str, str]] | None = None
+    before: list[dict[str, str]] | None = None
+    holdout_before: list[dict[str, str]] | None = None
+    challenge: str | None = None
+    plan: dict[str, Any] | None = None
+
+
+def record_type(name: str, result: type[StrictStruct]) -> type[msgspec.Struct]:
+    """The type of a result in JSON: with its schema, its papers, and its provenance."""
+    schema: Any = f"jaxaudit.{name}/{VERSION}"
+    fields = [("schema", Literal[schema], schema), ("papers", list[Paper]), ("provenance", Provenance)]
+    title = f"{result.__name__.removesuffix('Result')}Record"
+    return msgspec.defstruct(title, fields, bases=(result,), kw_only=True)
+
+
+def to_json(record: msgspec.Struct) -> dict[str, Any]:
+    fields = to_builtins(record)
+    last = {name: fields.pop(name) for name in ("papers", "provenance")}
+    return {"schema": fields.pop("schema"), **fields, **last}
+
+
+Result = TypeVar("Result", covariant=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Run(Generic[Result]):
+    """One finished run: its name on a page, the command that made it (`kind`), its result, and the arrays beside it."""
+
+    name: str
+    kind: str
+    result: Result
+    arrays: Mapping[str, np.ndarray]
+
+    @property
+    def provenance(self) -> Provenance:
+        return cast(Any, self.result).provenance
+
+    @property
+    def papers(self) -> list[Paper]:
+        """The papers that its numbers rest on."""
+        return cast(Any, self.result).papers
+
+
+AnyResult = TypeVar("AnyResult", bound=StrictStruct)
 NAMES = ("ks", "power", "pdtp", "attack", "efficacy", "unlearn", "unlearn_outputs")
 """`report/NAME`, the command, defines each, under its name in capitals."""
 
@@ -51,7 +137,7 @@ def run_kind(name: str) -> RunKind:
     return getattr(import_module(f"jaxaudit.report.{name.partition('_')[0]}"), name.upper())
 
 
-def recorded(name: str, result: Result, sources: Iterable[str], provenance: Provenance) -> Result:
+def recorded(name: str, result: AnyResult, sources: Iterable[str], provenance: Provenance) -> AnyResult:
     """The result of an audit with its papers and provenance, as a run stores it."""
     record: Any = run_kind(name).record(**structs.asdict(result), papers=cited(sources), provenance=provenance)
     return record

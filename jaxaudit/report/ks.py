@@ -20,7 +20,7 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.usage import WORDING, at_most
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
-from jaxaudit.report.kinds import Arrays, RunKind
+from jaxaudit.report.kinds import Arrays, Run, RunKind, record_type
 from jaxaudit.report.ks_tables import (
     P_NAMES,
     UNKNOWN,
@@ -38,7 +38,6 @@ from jaxaudit.report.ks_tables import (
 )
 from jaxaudit.report.numbers import compared_sets, level_text, number_text, precise, share, span
 from jaxaudit.report.page import Answer, DrawnShare, Picture, RunContent, table_of
-from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
 TERMS = ("query set", "target", "interval")

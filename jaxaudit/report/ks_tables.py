@@ -8,6 +8,7 @@ from jaxaudit.audits.ks.tests_of_use.test import TONES, percent_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
 from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
+from jaxaudit.report.kinds import Run
 from jaxaudit.report.numbers import (
     ComparedSets,
     compared_sets,
@@ -19,7 +20,6 @@ from jaxaudit.report.numbers import (
     two_decimals,
 )
 from jaxaudit.report.page import Beside, Column, PageTable, table_of
-from jaxaudit.report.record import Run
 
 SETS = {
     "query": "The query set",

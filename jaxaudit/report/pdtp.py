@@ -8,10 +8,9 @@ from jaxaudit.audits.pdtp.result import GroupRisk, PDTPResult, Risk, check_pdtp_
 from jaxaudit.errors import visible
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
-from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.kinds import Run, RunKind, record_type
 from jaxaudit.report.numbers import count_text, number_text, text
 from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of, tables_of_first
-from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
 BAR = 40

@@ -19,10 +19,9 @@ from jaxaudit.metrics.usage import POWER as WANTED
 from jaxaudit.metrics.usage import STATED_FRACTION
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
-from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.kinds import Run, RunKind, record_type
 from jaxaudit.report.numbers import NONE, compared_sets, count_text, number_text
 from jaxaudit.report.page import Answer, PageTable, Picture, RunContent, Where, table_of
-from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
 HEAD = "What could be concluded of a target, at the sizes given"

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from jaxaudit.report.record import Paper
+from jaxaudit.json_types import StrictStruct
 
 _BY_SOURCE = {
     "Liu & Tsaftaris 2020": {
@@ -134,6 +134,13 @@ def terms(*names: str) -> tuple[Term, ...]:
 def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
     """Each term once, in alphabetical order."""
     return tuple(sorted(dict.fromkeys(terms), key=lambda term: term.term.lower()))
+
+
+class Paper(StrictStruct, frozen=True):
+    """A paper that numbers rest on, by its citation; `key` is that of its entry in the bibliography, if it has one."""
+
+    source: str
+    key: str | None = None
 
 
 def papers(sources: Iterable[str]) -> tuple[str, ...]:

@@ -21,10 +21,9 @@ from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart, row_height
-from jaxaudit.report.kinds import RunKind
+from jaxaudit.report.kinds import Run, RunKind, record_type
 from jaxaudit.report.numbers import count_text, level_text, number_text, precise, span, two_decimals
 from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, table_of
-from jaxaudit.report.record import Run, record_type
 from jaxaudit.report.sources import terms
 
 COLUMNS = {

@@ -30,8 +30,7 @@ from jaxaudit.data.formats.parsing import refuse_repeated_keys
 from jaxaudit.data.paths import DRAFT, exists, open_regular, refuse_irregular, whole_file
 from jaxaudit.errors import InputError, refuse_wrong, visible, writing
 from jaxaudit.json_types import from_builtins
-from jaxaudit.report.kinds import ARRAYS, NAMES, RunKind, part_of, run_kind
-from jaxaudit.report.record import FIRST_LINES, VERSION, Run
+from jaxaudit.report.kinds import ARRAYS, FIRST_LINES, NAMES, VERSION, Run, RunKind, part_of, run_kind
 from jaxaudit.runs.unfinished import NAME, is_unfinished, keep_private, make_directories, refuse_in_use, remove_empty
 from jaxaudit.version import __version__
 

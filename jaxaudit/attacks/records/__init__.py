@@ -10,8 +10,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 BUILT_IN: dict[str, tuple[str, ...]] = {
     "stacked": ("stacked",),
-    "bavaria": ("bavaria-t",),
-    "lira": ("lira", "lira-fixed", "lira-offline", "lira-offline-fixed"),
+    "lira": ("bavaria-t", "lira", "lira-fixed", "lira-offline", "lira-offline-fixed"),
     "rmia": ("rmia", "rmia-offline", "base", "base-offline", "attack-p"),
 }
 """The built-in attacks in order: for each file, the names of the attacks in its `ATTACKS`."""

@@ -3,8 +3,8 @@
 from .attack import Least as Least
 from .attack import RecordAttack as RecordAttack
 from .attack import ShadowScores as ShadowScores
-from .bavaria import BaVarIAt as BaVarIAt
 from .built_in import RECORD_ATTACKS as RECORD_ATTACKS
+from .lira import BaVarIAt as BaVarIAt
 from .lira import LiRA as LiRA
 from .rmia import BASE as BASE
 from .rmia import RMIA as RMIA

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks.records.attack import Least, ShadowScores, left_out
-from jaxaudit.attacks.records.bavaria import BaVarIAt
+from jaxaudit.attacks.records.lira import BaVarIAt
 from jaxaudit.attacks.records.rmia import BASE
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.scores import (

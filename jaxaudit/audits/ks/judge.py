@@ -29,8 +29,8 @@ from jaxaudit.audits.ks.target import (
     refuse_one_target_twice,
     resolution_of,
 )
+from jaxaudit.audits.ks.taught import TAUGHT, taught_by_records
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.audits.ks.tests_of_use.dealt import TAUGHT, taught_by_records
 from jaxaudit.audits.ks.train import available_tests, lacks, possible_tests, refuse
 from jaxaudit.data.examples import Role
 from jaxaudit.data.labels import number_groups

@@ -36,9 +36,8 @@ from jaxaudit.audits.ks.known_models import (
     ways_of_use,
 )
 from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
-from jaxaudit.audits.ks.tests_of_use.dealt import EXACT
 from jaxaudit.audits.ks.tests_of_use.members import FAINT, measured_by, words_of
-from jaxaudit.audits.ks.tests_of_use.test import Judgement, judgement_of_use, of_use, p_text
+from jaxaudit.audits.ks.tests_of_use.test import EXACT, Judgement, judgement_of_use, of_use, p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.json_types import number

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key, Shaped
 
+from jaxaudit.audits.ks.target import Evidence
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import is_image, scale_images
@@ -25,6 +26,7 @@ from jaxaudit.metrics.difficulty import (
     MOST_TEACHERS,
     PARTS,
     ROUNDS,
+    difficulty,
     odds_without,
     order_of_contents,
     taught_rows,
@@ -172,6 +174,50 @@ def _combined(generator: np.random.Generator, flat: Shaped[np.ndarray, "n column
         columns = standardised(flat[:, start : start + BLOCK].astype(np.float32)).astype(np.float32)
         total += columns @ generator.standard_normal((columns.shape[1], MOST_COLUMNS), np.float32)
     return total
+
+
+TAUGHT = "taught"
+"""The name under which evidence keeps what its records teach."""
+
+
+def predictors_of(
+    key: Key[Array, ""],
+    evidence: Evidence,
+    indices: slice | Indices,
+) -> Float[np.ndarray, "some kinds"]:
+    """Predictors of the difficulty of query set and holdout, or of these and the known members, for all targets: class,
+    neighbours, and what the records themselves teach; shadow models come beside them.
+    """
+    examples, records = evidence.pool.examples, evidence.pool.compared[indices]
+    lesson, groups = taught_by_records(key, evidence), evidence.groups(indices)
+    # Where neighbours are as near, the first is taken: the order must not be that of the sets.
+    order = lesson.order[lesson.order < len(records)]
+
+    def predict() -> Float[np.ndarray, "some kinds"]:
+        predictors = difficulty(
+            stream(key, "difficulty"),
+            examples.labels[records][order],
+            # Of records without classes, neighbours have none that could tell.
+            examples.inputs[records][order] if examples.inputs.size and not evidence.pool.classless else None,
+            None if groups is None else groups[order],
+            None if lesson.odds is None else lesson.odds[:, order],
+        )
+        return predictors[np.argsort(order)]
+
+    return evidence.once(f"predictors {len(records)}", predict)
+
+
+def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficulty:
+    """What query set, holdout and known members teach about the difficulty of each of their records, in this order. All
+    tests and targets share it, and no output enters it.
+    """
+    pool, indices = evidence.pool, np.r_[evidence.dealt_records, evidence.known_members]
+
+    def teach() -> TaughtDifficulty:
+        records = pool.examples.take(pool.compared[indices])
+        return taught_difficulty(stream(key, "taught difficulty"), records, evidence.progress)
+
+    return evidence.once(TAUGHT, teach)
 
 
 DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20

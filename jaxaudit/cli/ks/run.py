@@ -77,8 +77,7 @@ from jaxaudit.data.paths import exists
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Provenance
+from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_scores
 from jaxaudit.shadow_models import ShadowModels

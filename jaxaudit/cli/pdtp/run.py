@@ -16,8 +16,7 @@ from jaxaudit.data.groups import groups_file, hash_of_groups, load_groups, numbe
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import SOURCE
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Provenance
+from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import record_files
 
 

@@ -44,8 +44,7 @@ from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_by_role, hash_of_groups
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Provenance
+from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_scores
 
 

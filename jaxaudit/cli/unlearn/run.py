@@ -50,8 +50,7 @@ from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.models import PureModule, hidden_states
 from jaxaudit.models.restore import name_weights
-from jaxaudit.report.kinds import recorded
-from jaxaudit.report.record import Provenance
+from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.unlearning import Unlearn

@@ -9,9 +9,8 @@ from markupsafe import Markup, escape
 
 from jaxaudit.errors import visible
 from jaxaudit.plots.style import as_inline_svg, with_default_style
-from jaxaudit.report.kinds import part_of
+from jaxaudit.report.kinds import FIRST_LINES, Run, part_of
 from jaxaudit.report.page import PageTable, Picture
-from jaxaudit.report.record import FIRST_LINES, Run
 from jaxaudit.report.sources import papers, sorted_terms
 from jaxaudit.version import __version__
 

@@ -6,13 +6,8 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.target import Evidence, TargetOutputs
-from jaxaudit.audits.ks.tests_of_use.dealt import (
-    OF_P,
-    checks_of_sets,
-    predictors_of,
-    taught_by_records,
-)
-from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words, judgement_of_use
+from jaxaudit.audits.ks.taught import predictors_of, taught_by_records
+from jaxaudit.audits.ks.tests_of_use.test import OF_P, USED, Judgement, KSTest, Words, checks_of_sets, judgement_of_use
 from jaxaudit.data.examples import Role
 from jaxaudit.data.outputs.checks import UNCHANGED, of_one_model
 from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_APART, Check

@@ -8,18 +8,15 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.target import Evidence, TargetOutputs
-from jaxaudit.audits.ks.tests_of_use.dealt import (
-    EXACT,
-    OF_P,
-    checks_of_sets,
-    predictors_of,
-    taught_by_records,
-)
+from jaxaudit.audits.ks.taught import predictors_of, taught_by_records
 from jaxaudit.audits.ks.tests_of_use.test import (
+    EXACT,
     NO_FRACTION,
     NOT_KNOWN,
+    OF_P,
     Judgement,
     KSTest,
+    checks_of_sets,
     helped,
     judgement_of_use,
     limited,

@@ -7,16 +7,19 @@ from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.target import Evidence, TargetOutputs
-from jaxaudit.audits.ks.tests_of_use.dealt import (
+from jaxaudit.audits.ks.taught import predictors_of, taught_by_records
+from jaxaudit.audits.ks.tests_of_use.test import (
     EXACT,
     OF_P,
+    USED,
+    Judgement,
+    KSTest,
+    Words,
     checks_of_sets,
+    judgement_of_use,
     models_on,
-    predictors_of,
     sets_alike,
-    taught_by_records,
 )
-from jaxaudit.audits.ks.tests_of_use.test import USED, Judgement, KSTest, Words, judgement_of_use
 from jaxaudit.data.examples import Role
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check

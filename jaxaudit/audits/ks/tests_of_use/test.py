@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from jaxaudit.audits.finding import Confidence, Finding, Tone, no_confidence, undecided
 from jaxaudit.audits.finding import sentence as as_sentence
@@ -22,7 +22,16 @@ from jaxaudit.audits.ks.result import Details, OwnNumbers
 from jaxaudit.audits.ks.target import Evidence, TargetOutputs
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.checks import Check
+from jaxaudit.metrics.arrays import Indices
+from jaxaudit.metrics.checks import (
+    HOLDOUT_LIKE_QUERY,
+    HOLDOUT_OUTPUTS,
+    OUTPUTS_ON_ONE_SCALE,
+    TARGET_OUTPUTS,
+    Check,
+)
+from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike, alike, holdout_apart, holdout_like_query
+from jaxaudit.metrics.scores import cut, profile
 from jaxaudit.metrics.shadow import behaves_like
 from jaxaudit.metrics.usage import (
     ALPHA,
@@ -34,7 +43,8 @@ from jaxaudit.metrics.usage import (
     used_share,
     without_fraction,
 )
-from jaxaudit.shadow_models import Pool
+from jaxaudit.randomness import stream
+from jaxaudit.shadow_models import Kind, Pool
 
 NOT_KNOWN = "how much this model remembers of what it used is not known"
 TRUSTED = Confidence("fair", "It was trained by this audit, like the shadow models.")
@@ -122,6 +132,56 @@ def known_unused(outputs: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray,
 def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
     """Which of the compared records are in the holdout, which no target used."""
     return np.isin(np.arange(len(evidence.pool.compared)), np.r_[evidence.queries : evidence.dealt_records.stop])
+
+
+OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS, HOLDOUT_OUTPUTS, OUTPUTS_ON_ONE_SCALE})
+EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
+
+
+def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
+    """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
+
+    def measure() -> Alike:
+        measured_anew = sets_alike(stream(key, "exchangeability"), evidence, evidence.dealt_records, evidence.queries)
+        before = evidence.pool.sampled_alike
+        # Labels that were compared when a bank was planned are no classes if records have none.
+        labels = measured_anew.labels if before is None or evidence.pool.classless else before.labels
+        return measured_anew if before is None else before._replace(difficulty=measured_anew.difficulty, labels=labels)
+
+    return evidence.once("dealt", measure)
+
+
+def checks_of_sets(key: Key[Array, ""], evidence: Evidence) -> tuple[Check, Check]:
+    """Whether query set and holdout are alike, and whether copies lie in both."""
+    alikeness = exchangeable(key, evidence)
+    return holdout_like_query(alikeness), holdout_apart(alikeness)
+
+
+def sets_alike(
+    key: Key[Array, ""],
+    evidence: Evidence,
+    indices: slice | Indices,
+    size: int,
+    at_hand: Examples | None = None,
+) -> Alike:
+    """Whether there is evidence that the first `size` of these compared records are not exchangeable with the others;
+    `at_hand` has the records with their inputs, if those of the pool have none.
+    """
+    examples = evidence.pool.examples.take(evidence.pool.compared[indices])
+    at_hand = examples if examples.inputs.size else at_hand
+    inputs, copies = (at_hand.inputs, at_hand.record_hashes.view("S16")) if at_hand else (None, None)
+    outside = next((profile(cut(odds), rows).outside for odds, rows in models_on(evidence, indices)), None)
+    alikeness = alike(key, inputs, examples.labels, outside, copies, size, groups=examples.groups)
+    return alikeness._replace(labels=NOT_MEASURED) if evidence.pool.classless else alikeness
+
+
+def models_on(
+    evidence: Evidence, indices: slice | Indices
+) -> list[tuple[Float[np.ndarray, "models some"], Bool[np.ndarray, "models some"]]]:
+    """Log-odds and training sets of the test's models on these records, one pair; or none, as on a bank's members."""
+    odds = evidence.log_odds(Kind.MIXED)[:, indices]
+    has_odds = len(odds) and not np.isnan(odds[0]).any()
+    return [(odds, evidence.members(Kind.MIXED)[:, indices])] if has_odds else []
 
 
 TONES: dict[str, Tone] = {"forgotten": "good", "not forgotten": "bad", "inconclusive": "open"}

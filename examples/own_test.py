@@ -54,7 +54,6 @@ class SurenessTest(ja.KSTest):
         outputs: ja.TargetOutputs,
         evidence: ja.Evidence,
         common: tuple[ja.Check, ...],
-        level: float,
     ) -> ja.Judgement:
         mean = float(outputs.log_odds[: evidence.queries].mean())
         means = outputs.at_resolution(evidence.log_odds(KIND))[:, : evidence.queries].mean(axis=1)

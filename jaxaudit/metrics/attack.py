@@ -21,6 +21,7 @@ from jaxaudit.kernels.ranking import area, auc, cluster_counts, mid_ranks, power
 from jaxaudit.metrics.arrays import Integers, Members, Numbers, OneKey, Scores
 from jaxaudit.metrics.over_models import LEAST_EXPECTED, NONE, Estimate, clopper_pearson, exact_shares, mean_of_models
 from jaxaudit.metrics.scores import Profile, profile, profiles_of_others
+from jaxaudit.metrics.usage import LEVEL
 
 RATES_SOURCE = "DeLong, DeLong & Clarke-Pearson 1988; Clopper & Pearson 1934"
 FALSE_POSITIVE_RATES = (0.1, 0.01, 0.001, 0.0001)
@@ -101,7 +102,6 @@ def attack_rates(
     truth: Members,
     *,
     false_positive_rates: Sequence[float] = FALSE_POSITIVE_RATES,
-    level: float = 0.95,
     thresholds_of: Sequence[ScoredModels] | None = None,
 ) -> AttackRates:
     """The error rates of an attack over models of known membership (`truth`); a score is larger for a member, or NaN.
@@ -109,7 +109,7 @@ def attack_rates(
     By default all other models set a model's thresholds (`thresholds_of`).
     """
     check_shapes(scores.shape, truth=truth)
-    check_ranges("(0, 1)", false_positive_rates=false_positive_rates, level=level)
+    check_ranges("(0, 1)", false_positive_rates=false_positive_rates)
     judged = ~np.isnan(scores)
     split = [(split_scores[seen], row[seen]) for split_scores, row, seen in zip(scores, truth, judged, strict=True)]
     is_mixed = [0 < row.sum() < len(row) for _, row in split]
@@ -130,8 +130,8 @@ def attack_rates(
         shares = hits[own_members > 0] / own_members[own_members > 0]
         holds = clopper_pearson(alarms, non_members, 1 - 2 * BY_CHANCE).low <= MARGIN * limit
         is_resolved = enough and holds
-        right = clopper_pearson(int(hits.sum()), members, level) if is_resolved else NONE
-        wrong = clopper_pearson(alarms, non_members, level) if enough else NONE
+        right = clopper_pearson(int(hits.sum()), members, LEVEL) if is_resolved else NONE
+        wrong = clopper_pearson(alarms, non_members, LEVEL) if enough else NONE
         rates.append(
             RateAt(
                 limit,
@@ -146,10 +146,10 @@ def attack_rates(
         )
         realised.append(Realised(limit, wrong.value, wrong.low, wrong.high))
     return AttackRates(
-        auc=mean_of_models(areas, level) if sum(is_mixed) > 1 else _delong(*split[is_mixed.index(True)], level),
+        auc=mean_of_models(areas) if sum(is_mixed) > 1 else _delong(*split[is_mixed.index(True)]),
         tpr_at_fpr=tuple(rates),
         realised_fpr=tuple(realised),
-        roc=_curve(running[0][0], running[1][0], non_members, level),
+        roc=_curve(running[0][0], running[1][0], non_members),
         members=members,
         non_members=non_members,
         unjudged=float(1 - judged.mean()),
@@ -211,7 +211,7 @@ def _by_thresholds(
     return [(np.flatnonzero(setters == identity), threshold_source) for identity, threshold_source in of_scores.items()]
 
 
-def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Estimate:
+def _delong(scores: np.ndarray, truth: np.ndarray) -> Estimate:
     """The area under the ROC curve of one model, with the interval of DeLong, DeLong & Clarke-Pearson (1988)."""
     members, non_member_scores = scores[truth], scores[~truth]
     of_members = (mid_ranks(scores)[truth] - mid_ranks(members)) / len(non_member_scores)
@@ -220,18 +220,18 @@ def _delong(scores: np.ndarray, truth: np.ndarray, level: float) -> Estimate:
     if min(len(members), len(non_member_scores)) < 2:
         return Estimate(area, np.nan, np.nan)
     error = np.sqrt(of_members.var(ddof=1) / len(members) + of_others.var(ddof=1) / len(non_member_scores))
-    reach = special.ndtri((1 + level) / 2) * error
+    reach = special.ndtri((1 + LEVEL) / 2) * error
     return Estimate(area, max(0.0, float(area - reach)), min(1.0, float(area + reach)))
 
 
-def _curve(group: np.ndarray, alarm_counts: np.ndarray, count: int, level: float) -> Curve:
+def _curve(group: np.ndarray, alarm_counts: np.ndarray, count: int) -> Curve:
     """At most `ROC_POINTS` points of the ROC curve, evenly spaced in log FPR, and the interval of each TPR."""
     at = np.geomspace(1e-5, 1, ROC_POINTS)
     kept = np.unique(np.searchsorted(alarm_counts, np.floor(at * count + 1e-9), side="right") - 1)
     kept = kept[kept >= 0]
     members = int(group[-1])
     hits, alarms = np.append(0, group[kept]), np.append(0, alarm_counts[kept])
-    low, high = exact_shares(hits, members, level)
+    low, high = exact_shares(hits, members, LEVEL)
     return Curve(*(tuple(column.tolist()) for column in (alarms / count, hits / members, low, high)))
 
 
@@ -266,7 +266,6 @@ def attack_metrics(
     scores: Float[np.ndarray, "models targets"],
     truth: Bool[np.ndarray, "models targets"],
     *,
-    level: float = 0.95,
     bootstrap: int = BOOTSTRAP_REPLICATES,
 ) -> AttackMetrics:
     """Accuracy, precision, recall, F1 and the area under the ROC curve (AUC), with intervals.
@@ -290,7 +289,6 @@ def attack_metrics(
     (0.75, 0.667, 1.0)
     """
     check_ranges("[1, inf)", bootstrap=bootstrap)
-    check_ranges("(0, 1)", level=level)
     check_shapes(scores.shape, truth=truth)
     models, clusters = scores.shape
     ranking, called = rank(scores.ravel(), truth.ravel()), scores > 0
@@ -310,7 +308,7 @@ def attack_metrics(
         size = max(1, _CHUNK_VALUES // scores.size)
         parts = [min(size, bootstrap - start) for start in range(0, bootstrap, size)]
         draws = np.concatenate([numbers(cluster_counts(random, clusters, part)) for part in parts])
-        low, high = _interval(draws, level)
+        low, high = _interval(draws)
     return AttackMetrics(*(Estimate(*map(float, estimate)) for estimate in zip(values, low, high, strict=True)))
 
 
@@ -322,12 +320,12 @@ def _rates(outcomes: Int[np.ndarray, "replicates 4"]) -> Float[np.ndarray, "repl
     return np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0)
 
 
-def _interval(draws: np.ndarray, level: float) -> np.ndarray:
+def _interval(draws: np.ndarray) -> np.ndarray:
     is_finite = ~np.isnan(draws)
     enough = 2 * is_finite.sum(axis=0) >= len(draws)
     ends = np.full((2, draws.shape[1]), np.nan)
     for i in np.flatnonzero(enough):
-        ends[:, i] = np.quantile(draws[is_finite[:, i], i], [(1 - level) / 2, (1 + level) / 2])
+        ends[:, i] = np.quantile(draws[is_finite[:, i], i], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return ends
 
 
@@ -390,14 +388,12 @@ def vulnerability(
     membership: Members,
     called: Members,
     judged: Members,
-    *,
-    level: float = 0.95,
 ) -> Vulnerability:
     """The exposure of each record, from log-odds (nats), what an attack calls members, and what it scores."""
     inside, outside = membership.sum(axis=0), (~membership).sum(axis=0)
     times, times_outside = (membership & judged).sum(axis=0), (~membership & judged).sum(axis=0)
     hits, alarms = (called & membership & judged).sum(axis=0), (called & ~membership & judged).sum(axis=0)
-    ends = exact_shares(hits, times, level)
+    ends = exact_shares(hits, times, LEVEL)
     named_share, wrongly = (
         hits / np.where(times > 0, times, np.nan),
         alarms / np.where(times_outside > 0, times_outside, np.nan),

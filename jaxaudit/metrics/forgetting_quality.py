@@ -60,7 +60,7 @@ class ChallengeScore(StrictStruct, frozen=True):
 
 
 def challenge_score(
-    key: OneKey, unlearned: Answers, retrained: Answers, *, level: float = 0.95, replicates: int = REPLICATES
+    key: OneKey, unlearned: Answers, retrained: Answers, *, replicates: int = REPLICATES
 ) -> ChallengeScore:
     """F, the forgetting quality, and the score of unlearned models, compared with retrained models; larger is better.
 
@@ -85,7 +85,7 @@ def challenge_score(
     >>> round(again.score.value, 2), round(gone.score.value, 2)
     (0.15, 0.01)
     """
-    log_odds = checked_sides(unlearned.log_odds, retrained.log_odds, replicates, level)
+    log_odds = checked_sides(unlearned.log_odds, retrained.log_odds, replicates)
     for models, remaining, test in (unlearned, retrained):
         check_shapes((len(models),), remaining=remaining, test=test)
     sizes, generator = [len(side) for side in log_odds], generator_of(key)
@@ -103,10 +103,10 @@ def challenge_score(
     ]
     qualities = np.array([quality for quality, _, _ in drawn])
     scores = np.array([quality * np.prod(_ratios(unlearned, retrained, *rows)) for quality, *rows in drawn])
-    score = interval_over_models(quality * remaining * test, scores, fewest, level)
+    score = interval_over_models(quality * remaining * test, scores, fewest)
     return ChallengeScore(
         tuple(epsilon.tolist()),
-        interval_over_models(quality, qualities, fewest, level),
+        interval_over_models(quality, qualities, fewest),
         number(remaining),
         number(test),
         score if np.isfinite(score.value) else None,

@@ -21,7 +21,6 @@ from jaxaudit.metrics.scores import check_models, cut, membership_scores, profil
 from jaxaudit.metrics.shadow import holdout_used
 from jaxaudit.metrics.usage import (
     ALPHA,
-    LEVEL,
     STATED_FRACTION,
     WORDING,
     Effect,
@@ -48,7 +47,6 @@ def holdout_test(
     groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
     predictors: Float[np.ndarray, "n_plus_m kinds"] | None = None,
     permutations: int = PERMUTATIONS,
-    level: float = LEVEL,
     stated: float = STATED_FRACTION,
     printed: bool = False,
     own_recipe: bool = False,
@@ -111,7 +109,7 @@ def holdout_test(
         variance=max(effect.variance, least),
         critical=max(test.critical, float(-special.ndtri(ALPHA)) * np.sqrt(least)),
     )
-    limits = limits_of(effect, level)
+    limits = limits_of(effect)
     # A larger limit rules out `forgotten` anyway, so the doubt would change no verdict.
     narrow = limits.upper <= stated
     doubts = (

@@ -15,7 +15,7 @@ from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import NumberOrNaN, StrictStruct
 from jaxaudit.kernels import bootstrap_ks_paired, ks_distance
 from jaxaudit.metrics.arrays import OneKey
-from jaxaudit.metrics.usage import ALPHA, Verdict
+from jaxaudit.metrics.usage import ALPHA, LEVEL, Verdict
 
 BOOTSTRAP_REPLICATES = 200
 
@@ -51,7 +51,6 @@ def rho(
     calibration: Confidences,
     target: Float[Array | np.ndarray, "rows n"],
     *,
-    level: float = 0.95,
     bootstrap: int = BOOTSTRAP_REPLICATES,
 ) -> Rho:
     """rho = KS(query, target) / KS(query, calibration), eq. 4, per replicate; smaller means that more is remembered.
@@ -63,7 +62,7 @@ def rho(
     The interval is for the mean of rho, by Student's t over replicates, cut at 0. Its variance adds the bootstrap
     variance over query records (one draw of records for all models) to that over training seeds:
 
-        mean(rho_k) -+ t(level, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
+        mean(rho_k) -+ t(95%, K - 1) * sqrt(var(rho_k) / K + mean_k var_bootstrap(rho_k))
 
     NaN with one replicate, and if a calibration model's distance is 0, or above 0 in fewer than two bootstrap draws.
 
@@ -80,7 +79,7 @@ def rho(
     to_calibration = np.asarray(_distances(query, calibration), np.float64)
     values = _ratio(to_target, to_calibration)
     error = _error(key, query, calibration, target, values, bootstrap)
-    interval = _interval(values, error, level)
+    interval = _interval(values, error, LEVEL)
     rows = (tuple(row.tolist()) for row in (values, to_target, to_calibration))
     of_replicates, distances, calibration_distances = rows
     return Rho(of_replicates, float(np.median(values)), *interval, distances, calibration_distances, error)

@@ -28,7 +28,6 @@ from jaxaudit.metrics.permutation import (
 )
 from jaxaudit.metrics.usage import (
     ALPHA,
-    LEVEL,
     STATED_FRACTION,
     UNKNOWN,
     WORDING,
@@ -73,7 +72,6 @@ def members_test(
     strata: Integers | None = None,
     p_never: float | None = None,
     permutations: int = PERMUTATIONS,
-    level: float = LEVEL,
     stated: float = STATED_FRACTION,
     question: Question = "used",
 ) -> MemoryAnswer:
@@ -120,7 +118,7 @@ def members_test(
     p_fully = compared("members and query", members, query)[0]
     p_memory, p_reversed = compared("members and holdout", members, holdout)
     means = set_means(scores, sizes, groups) if strata is None else means_within(scores, sizes, strata)
-    limits = means.limits(level=level) if p_memory <= ALPHA else UNKNOWN
+    limits = means.limits() if p_memory <= ALPHA else UNKNOWN
     doubts, invalid = swapped(p_smaller, question), ()
     if p_reversed <= ALPHA / 2:
         invalid = (
@@ -190,7 +188,6 @@ def deletion_test(
     labels: Integers | None = None,
     groups: Int[Array | np.ndarray, " n"] | None = None,
     permutations: int = PERMUTATIONS,
-    level: float = LEVEL,
     stated: float = STATED_FRACTION,
     question: Question = "left",
 ) -> MemoryAnswer:
@@ -228,7 +225,7 @@ def deletion_test(
     brought = as_sharp_as(odds_after, odds_before, size)
     pair = paired(residual_scores(brought, predictors), scores_before, size, owners)
     lacks = [*((NO_MEMORY_BEFORE,) if p_memory > ALPHA else ()), *((SAME_AFTER,) if pair.variance[0] <= 0 else ())]
-    limits = UNKNOWN if lacks else pair.limits(level=level)
+    limits = UNKNOWN if lacks else pair.limits()
     p_rule = rule_test(stream(key, "rule"), odds_after, odds_before, size, labels, owners)
     # A larger limit rules out `forgotten` anyway.
     if limits.upper <= stated and p_rule > RULE_LEVEL:

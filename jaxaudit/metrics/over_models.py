@@ -17,7 +17,7 @@ from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import Extended, NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.arrays import OneKey
-from jaxaudit.metrics.usage import ALPHA
+from jaxaudit.metrics.usage import ALPHA, LEVEL
 from jaxaudit.randomness import generator_of
 
 FEWEST = 4
@@ -39,14 +39,14 @@ class Estimate(StrictStruct, frozen=True):
 NONE = Estimate(np.nan, np.nan, np.nan)
 
 
-def mean_of_models(values: Float[Array | np.ndarray, " models"], level: float) -> Estimate:
+def mean_of_models(values: Float[Array | np.ndarray, " models"]) -> Estimate:
     """The mean over models and its t interval, cut to [0, 1]; no interval for a single model. NaN is left out."""
     finite_values = np.asarray(values)[np.isfinite(values)]
     mean = float(finite_values.mean()) if len(finite_values) else np.nan
     if len(finite_values) < 2:
         return Estimate(mean, np.nan, np.nan)
     reach = (
-        special.stdtrit(len(finite_values) - 1, (1 + level) / 2)
+        special.stdtrit(len(finite_values) - 1, (1 + LEVEL) / 2)
         * finite_values.std(ddof=1)
         / np.sqrt(len(finite_values))
     )
@@ -79,7 +79,6 @@ def checked_sides(
     unlearned: Float[Array | np.ndarray, "models records"],
     retrained: Float[Array | np.ndarray, "others asked"],
     replicates: int,
-    level: float,
 ) -> tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others asked"]]:
     """The log-odds of unlearned and retrained models in float64, cut at 103.6 nats; refuses what has no interval."""
     sides = [np.asarray(side, np.float64) for side in (unlearned, retrained)]
@@ -88,21 +87,20 @@ def checked_sides(
     check_shapes((len(sides[1]), sides[0].shape[1]), retrained=sides[1])
     check_ranges("[-inf, inf]", unlearned=sides[0], retrained=sides[1])
     check_ranges("[2, inf)", replicates=replicates)
-    check_ranges("(0, 1)", level=level)
     one, other = (np.clip(side, -LARGEST, LARGEST) for side in sides)
     return one, other
 
 
-def interval_over_models(value: float, drawn: Float[np.ndarray, " replicates"], models: int, level: float) -> Estimate:
+def interval_over_models(value: float, drawn: Float[np.ndarray, " replicates"], models: int) -> Estimate:
     """value -+ t s sqrt(m / (m - 1)), not below 0, with s the standard deviation of bootstrap replicates and m models.
 
     Percentile intervals would be biased: a replicate has fewer *different* models. On normal log-odds of 8 to 32
     models, 86% to 100% of intervals at 95% contained the mean over other models.
 
-    >>> interval_over_models(0.5, np.array([0.4, 0.5, 0.6]), 16, 0.95)
+    >>> interval_over_models(0.5, np.array([0.4, 0.5, 0.6]), 16)
     Estimate(value=0.5, low=0.2798..., high=0.7201...)
     """
-    reach = float(special.stdtrit(models - 1, (1 + level) / 2) * np.std(drawn, ddof=1) * np.sqrt(models / (models - 1)))
+    reach = float(special.stdtrit(models - 1, (1 + LEVEL) / 2) * np.std(drawn, ddof=1) * np.sqrt(models / (models - 1)))
     return Estimate(value, float(np.maximum(value - reach, 0.0)), value + reach)
 
 
@@ -212,7 +210,6 @@ def u_lira(
     unlearned: Float[np.ndarray, "models records"],
     retrained: Float[np.ndarray, "others asked"],
     *,
-    level: float = 0.95,
     replicates: int = REPLICATES,
 ) -> ULira:
     """The leave-one-out accuracy of U-LiRA; larger means less forgotten, 0.5 means indistinguishable.
@@ -232,7 +229,7 @@ def u_lira(
     >>> round(again.accuracy.value, 2), round(gone.accuracy.value, 2)
     (0.49, 0.98)
     """
-    sides = checked_sides(unlearned, retrained, replicates, level)
+    sides = checked_sides(unlearned, retrained, replicates)
     unlearned_right, retrained_right = (side.mean(axis=0) for side in _right(sides, _once(sides)))
     per_record = (unlearned_right + retrained_right) / 2
 
@@ -240,7 +237,7 @@ def u_lira(
         right = zip(_right(sides, counts), counts, strict=True)
         return float(np.mean([np.average(side.mean(axis=1), weights=count) for side, count in right]))
 
-    return ULira(_over_models(key, float(per_record.mean()), accuracy, sides, replicates, level), per_record)
+    return ULira(_over_models(key, float(per_record.mean()), accuracy, sides, replicates), per_record)
 
 
 def u_lira_rate(
@@ -249,7 +246,6 @@ def u_lira_rate(
     retrained: Float[np.ndarray, "others asked"],
     *,
     false_positive_rate: float = 0.01,
-    level: float = 0.95,
     replicates: int = REPLICATES,
 ) -> Estimate:
     """The true positive rate of U-LiRA: the share of unlearned pairs it finds, at a rate of false alarms.
@@ -267,14 +263,14 @@ def u_lira_rate(
     (0.0, 0.95)
     """
     check_ranges("(0, 1)", false_positive_rate=false_positive_rate)
-    sides = checked_sides(unlearned, retrained, replicates, level)
+    sides = checked_sides(unlearned, retrained, replicates)
     if false_positive_rate * sides[1].size < LEAST_EXPECTED - 1e-9:
         return NONE
 
     def rate(counts: Counts) -> float:
         return _true_positives(sides, counts, false_positive_rate)
 
-    return _over_models(key, rate(_once(sides)), rate, sides, replicates, level)
+    return _over_models(key, rate(_once(sides)), rate, sides, replicates)
 
 
 def _once(sides: Sides) -> Counts:
@@ -283,12 +279,12 @@ def _once(sides: Sides) -> Counts:
 
 
 def _over_models(
-    key: OneKey, value: float, statistic: Callable[[Counts], float], sides: Sides, replicates: int, level: float
+    key: OneKey, value: float, statistic: Callable[[Counts], float], sides: Sides, replicates: int
 ) -> Estimate:
     """The value and its interval over models, within 0 and 1, from bootstrap replicates of the counts of each model."""
     sizes, generator = [len(side) for side in sides], generator_of(key)
     drawn = zip(*(generator.multinomial(size, np.full(size, 1 / size), replicates) for size in sizes), strict=True)
-    interval = interval_over_models(value, np.array([statistic(counts) for counts in drawn]), min(sizes), level)
+    interval = interval_over_models(value, np.array([statistic(counts) for counts in drawn]), min(sizes))
     return Estimate(interval.value, interval.low, min(1.0, interval.high))
 
 

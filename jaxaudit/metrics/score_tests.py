@@ -20,7 +20,7 @@ from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey, units_of_records
 from jaxaudit.metrics.holdout import mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large, shuffled
-from jaxaudit.metrics.usage import ALPHA, LEVEL, UNKNOWN, Limits, Ratio
+from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Ratio
 from jaxaudit.randomness import generator_of
 
 PENALTIES = 10.0 ** np.arange(-6, 3)
@@ -182,7 +182,6 @@ def share_left(
     groups: Integers | None = None,
     strata: Integers | None = None,
     alpha: float = ALPHA,
-    level: float = LEVEL,
 ) -> ShareLeft:
     """The share (T - U) / (V - U) of the effect of use that is left in a target, and its limits (Fieller 1954), with T,
     U and V the mean scores of the query set, minus that of the holdout, of target, `unused` and `used` models. In 300
@@ -248,7 +247,7 @@ def share_left(
         return _freedom((_at(variance, share) - of_unused - of_used, of_unused, of_used), free)
 
     freedom = freedom_at(float(np.clip(difference / full, 0, 1)))
-    limits = Ratio(difference, full, variance, freedom).limits(alpha, level)
+    limits = Ratio(difference, full, variance, freedom).limits(alpha)
     of_full_use = np.sqrt(max(_at(variance, 1.0), 1e-300))
     p_used = float(special.stdtr(freedom_at(1.0), (difference - full) / of_full_use))
     return ShareLeft(limits, p_unused, p_used, effect, chance)

@@ -17,7 +17,7 @@ from jaxaudit.errors import check_ranges
 from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Mask, Members, Numbers, PerModel, Scores
 from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED, Check
 from jaxaudit.metrics.scores import MembershipScores, Profile, check_outputs, cut, profile, profiles_of_others
-from jaxaudit.metrics.usage import ALPHA, LEVEL, STATED_FRACTION, Effect, Usage, conclude, limits_of
+from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Effect, Usage, conclude, limits_of
 
 APART = 0.01
 """The level of `behaves_like`, over all its comparisons."""
@@ -321,7 +321,6 @@ def shadow_test(
     *,
     unseen: Mask | None = None,
     share: float = SHARE,
-    level: float = LEVEL,
     stated: float = STATED_FRACTION,
     recipe: str = "",
 ) -> Usage:
@@ -350,7 +349,7 @@ def shadow_test(
         membership: of the shadow models: none, a part or all of the query set, a random share of the calibration set.
         queried: the number of query records, which come first; None: all are.
         unseen: which records the target is known not to have used; None: all of the calibration set.
-        level, stated, recipe: as for `holdout_test`.
+        stated, recipe: as for `holdout_test`.
     """
     target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     check_ranges("[0, 1)", share=share)
@@ -399,7 +398,7 @@ def shadow_test(
         "shadow",
         _rank(without, own_statistic, widths[0], larger=True),
         _rank(within, own_statistic, widths[1], larger=False),
-        limits_of(effect, level),
+        limits_of(effect),
         doubts,
         invalid,
         stated=stated,

@@ -19,6 +19,7 @@ from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label, refuse
 
 ALPHA = 3e-6
 """The default of Golatkar's code and of Becker & Liebig's code."""
+SMALLEST = 1e-8
 SELECTION, STRENGTH = 10.0, 1.0
 """alpha and lambda of SSD in the paper's experiments."""
 
@@ -66,24 +67,15 @@ def forget_by_noise(
 
 
 @cites("Becker & Liebig 2022")
-def paper(
-    log_probs: LogProbs,
-    params: Any,
-    inputs: Inputs,
-    labels: Labels,
-    remaining: Chosen,
-    alpha: Alpha,
-    *,
-    smallest: float = 1e-8,
-) -> Any:
+def paper(log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Chosen, alpha: Alpha) -> Any:
     """The standard deviation of each parameter's noise by equation 4 of Becker & Liebig (2022); a pytree like `params`.
 
     The value is (alpha / F)^(1/4), where F (equation 6) is the mean over remaining records of the squared gradient of
     log p(label). The paper does not define the noise for F = 0, as for the weights of a pixel that is always black; it
-    would be infinite. Here F is at least `smallest`, Golatkar's constant. Arguments are those of `becker_code`.
+    would be infinite. Here F is at least 1e-8, Golatkar's constant. Arguments are those of `becker_code`.
     """
     fisher = fisher_diagonal(of_label(log_probs), params, inputs, labels, weights=remaining.astype(jnp.float32))
-    return jax.tree.map(lambda f: (alpha / jnp.maximum(f, smallest)) ** 0.25, fisher)
+    return jax.tree.map(lambda f: (alpha / jnp.maximum(f, SMALLEST)) ** 0.25, fisher)
 
 
 def golatkar(log_probs: LogProbs, params: Any, inputs: Inputs, labels: Labels, remaining: Chosen, alpha: Alpha) -> Any:

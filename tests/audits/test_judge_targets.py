@@ -125,7 +125,6 @@ class OwnTest(ShadowTest):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"level": 1.0}, r"level.* got 1"),
         ({"targets": []}, "no target"),
         ({"tests": []}, "at least one test"),
         ({"tests": [ShadowTest(), ShadowTest()]}, r"\(shadow, shadow\)"),

@@ -74,7 +74,7 @@ class LossTest(KSTest):
         return {self.role: shadow_rows(key, pool, self.role, nothing, 0, self.models)}
 
     def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
     ) -> Judgement:
         n = evidence.queries
         own = float(outputs.log_odds[:n].mean())

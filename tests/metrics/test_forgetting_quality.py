@@ -141,7 +141,6 @@ SIDE = Answers(np.zeros((5, 2)), np.ones(5), np.ones(5))
         ({"log_odds": np.full((5, 2), np.nan)}, {}, "`unlearned` must be a number; got nan"),
         ({"remaining_accuracy": np.ones(4)}, {}, r"`remaining` has shape \(4,\) but must have \(5,\)"),
         ({}, {"replicates": 1}, "`replicates` must be at least 2; got 1"),
-        ({}, {"level": 1.0}, "`level` .* got 1"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(change: dict, how: dict, said: str):

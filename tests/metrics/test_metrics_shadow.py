@@ -256,14 +256,14 @@ def test_numbers_of_a_record_are_those_of_scipy():
     membership[:, 0], membership[:, 1] = False, np.arange(MODELS) == 3
     odds = (random.normal(size=membership.shape) + membership).round(1)
     called, judged = random.random((2, MODELS, SEEN)) < 0.6
-    found = vulnerability(odds, membership, called, judged, level=0.9)
+    found = vulnerability(odds, membership, called, judged)
     for n in range(SEEN):
         own = membership[:, n]
         inside, outside = odds[own, n], odds[~own, n]
         assert (found.inside[n], found.outside[n]) == (own.sum(), (~own).sum())
         times, hits = (own & judged[:, n]).sum(), (own & judged[:, n] & called[:, n]).sum()
         if times:
-            exact = stats.binomtest(int(hits), int(times)).proportion_ci(0.9, method="exact")
+            exact = stats.binomtest(int(hits), int(times)).proportion_ci(0.95, method="exact")
             assert found.named[n] == pytest.approx(hits / times)
             assert (found.named_low[n], found.named_high[n]) == pytest.approx((exact.low, exact.high))
         else:

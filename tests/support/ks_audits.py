@@ -5,7 +5,7 @@ from typing import Any
 from jaxaudit import KSAudit, Sets, judge, train_shadows
 from jaxaudit.audits import default_tests
 
-OF_JUDGING = ("own_recipe", "reduced", "level")
+OF_JUDGING = ("own_recipe", "reduced")
 
 
 def audit_ks(

@@ -22,7 +22,6 @@ from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits.attack.finding import attack_finding, best_on_halves
 from jaxaudit.audits.attack.records import attack_records, open_for_attacks
 from jaxaudit.audits.attack.result import (
-    LEVEL,
     AttackAudit,
     AttackedRecord,
     AttackOutcome,
@@ -50,6 +49,7 @@ from jaxaudit.membership import halves, subsets, with_and_without
 from jaxaudit.metrics import attack as metrics
 from jaxaudit.metrics.pdtp import BINS, pdtp
 from jaxaudit.metrics.permutation import better_than_guessing
+from jaxaudit.metrics.usage import LEVEL
 from jaxaudit.randomness import generator_of, several, stream
 from jaxaudit.shadow_models import ShadowModels
 

@@ -221,7 +221,7 @@ def _what_helps(rates: AttackRates) -> tuple[str, ...]:
 
 def _decided_area(rates: AttackRates) -> Estimate:
     """The area under the ROC curve with an interval over models, of which one alone has none."""
-    return mean_of_models(np.array(rates.auc_of_models), 1 - ALPHA)
+    return mean_of_models(np.array(rates.auc_of_models))
 
 
 def _fails(area: Estimate, rates: AttackRates) -> bool:

@@ -25,7 +25,7 @@ from jaxaudit.audits.attack.exposure import (
 )
 from jaxaudit.audits.attack.finding import GUESSING, INCONCLUSIVE, attack_finding, grade_of
 from jaxaudit.audits.attack.finding import SOURCE as OF_GRADES
-from jaxaudit.audits.attack.result import LEVEL, AttackAudit, AttackOutcome, AttackResult, Published, RecordArrays
+from jaxaudit.audits.attack.result import AttackAudit, AttackOutcome, AttackResult, Published, RecordArrays
 from jaxaudit.audits.attack.targets import (
     RecordTarget,
     TargetScores,
@@ -44,6 +44,7 @@ from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_distinct
 from jaxaudit.metrics.attack import RATES_SOURCE, attack_rates, called_at, same_outputs, vulnerability
 from jaxaudit.metrics.scores import cut
+from jaxaudit.metrics.usage import LEVEL
 from jaxaudit.shadow_models import ShadowModels
 
 LEAST_MODELS = 4

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-LEVEL = 0.95
-"""The confidence level of all intervals."""
-
-
 class Named(StrictStruct, frozen=True):
     """The records of a target that are called members at a stated false positive rate (`fpr`).
 

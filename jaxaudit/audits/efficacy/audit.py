@@ -55,7 +55,6 @@ def measure_efficacy(
     examples: Examples | Records,
     *,
     references: Sequence[NamedWeights] = (),
-    chunk: int | None = None,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
     """How much do weights still reveal about `examples`, beside other weights? Becker & Liebig (2022), eqs. 6 to 8.
@@ -69,7 +68,6 @@ def measure_efficacy(
         examples: the records, in the form that the network needs; labels are output indices, from 0. `Records` are read
             a few at a time and need not fit into memory.
         references: weights to compare with; names must differ.
-        chunk: records per step; by default as many as fit into moderate memory.
         notes: limitations of the input, in sentences, which become part of the finding.
 
     Returns:
@@ -100,7 +98,7 @@ def measure_efficacy(
         # The kernel compiles once for each function: networks without state share one.
         log_prob = _log_prob_of(net, weights.state) if jax.tree.leaves(weights.state) else stateless
         fit = _fit(net, weights, inputs, labels)
-        by_layer = efficacy_by_layer(log_prob, weights.params, inputs, labels, chunk=chunk)
+        by_layer = efficacy_by_layer(log_prob, weights.params, inputs, labels)
         measured.append(Measured(weights.name, by_layer, *fit))
     how = {"framework": net.origin.framework, "draws": net.draws, "notes": notes}
     return audit_of_weights(measured, labels, _class_names(examples), classes, **how)
@@ -230,7 +228,6 @@ def measure_sequence_efficacy(
     references: Sequence[NamedWeights] = (),
     vocabulary: int = 0,
     framework: str = "jax",
-    chunk: int | None = None,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
     """How much do weights still reveal about sequences of tokens? Becker & Liebig (2022), eqs. 6 to 8, for texts.
@@ -272,7 +269,7 @@ def measure_sequence_efficacy(
                 "architecture? References are other weights of the same network."
             )
         constants = (weights.state,) if jax.tree.leaves(weights.state) else ()
-        size = chunk or examples_at_a_time(log_prob, weights.params, tokens, labels, constants=constants)
+        size = examples_at_a_time(log_prob, weights.params, tokens, labels, constants=constants)
         by_layer = efficacy_by_layer(log_prob, weights.params, tokens, labels, constants=constants, chunk=size)
         with jax.default_matmul_precision("highest"):
             own_log_probs = [

@@ -125,7 +125,7 @@ class GroupEvidence(NamedTuple):
 
 
 def group_evidence(
-    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, dealt_groups: DealtGroups, level: float
+    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, dealt_groups: DealtGroups
 ) -> tuple[GroupEvidence, ...]:
     """What a target's scores show of each group of the query set, in the order of `dealt_groups.names`."""
     directions = directed_scores(table, target)
@@ -134,7 +134,7 @@ def group_evidence(
     tests = len(dealt_groups.names) * len(table.of("target"))
     exact = _exact(key, table, target, dealt_groups, least_permutations(FINER * tests))
     placed = placed_scores(table, target, directions)
-    modelled = _by_models(table, placed, dealt_groups, level) if placed else exact
+    modelled = _by_models(table, placed, dealt_groups) if placed else exact
     return tuple(
         by_models if by_models.test and not by_deal.can_reach(tests) else by_deal._replace(share=by_models.share)
         for by_deal, by_models in zip(exact, modelled, strict=True)
@@ -166,7 +166,7 @@ def _exact(
     ]
 
 
-def _by_models(table: ScoreTable, placed: PlacedScores, dealt_groups: DealtGroups, level: float) -> list[GroupEvidence]:
+def _by_models(table: ScoreTable, placed: PlacedScores, dealt_groups: DealtGroups) -> list[GroupEvidence]:
     """Each group's place between models of known truth; its test is None with too few of them, or of groups."""
     size, groups = len(table.rows("query")), numbered_groups(table)[placed.rows]
     tests, evidence = _drifts(placed, groups, size, dealt_groups), []
@@ -178,7 +178,7 @@ def _by_models(table: ScoreTable, placed: PlacedScores, dealt_groups: DealtGroup
             np.arange(records), records + (np.arange(len(chosen) - records) if dealt_groups.within else groups[size:])
         ]
         share = share_left(
-            placed.target[chosen], placed.unused[:, chosen], placed.used[:, chosen], records, groups=units, level=level
+            placed.target[chosen], placed.unused[:, chosen], placed.used[:, chosen], records, groups=units
         )
         evidence.append(GroupEvidence(test, "models", share.limits))
     return evidence
@@ -285,7 +285,6 @@ def with_groups(
     of_set: Sequence[Details],
     unlike: Sequence[str],
     dealt_groups: DealtGroups,
-    level: float,
 ) -> tuple[TargetResult, ...]:
     """The results for the targets of a table, each with a verdict on every group of the query set.
 
@@ -293,7 +292,7 @@ def with_groups(
     times the number of targets. What makes the numbers behind the verdict on the query set (`of_set`) invalid does so
     for its groups; where models of known truth tell no share (`unlike`), they tell none of a group.
     """
-    evidence = [group_evidence(key, table, model, dealt_groups, level) for model in table.of("target")]
+    evidence = [group_evidence(key, table, model, dealt_groups) for model in table.of("target")]
     p_values = [[part.test.p_never for part in parts if part.test and part.can_reach()] for parts in evidence]
     tests, every = sum(map(len, p_values)), iter(holm([p_value for of_target in p_values for p_value in of_target]))
     # Adjusted p-values rise with each p-value, so these are the smallest that any scores could lead to.

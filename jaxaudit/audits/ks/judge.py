@@ -35,7 +35,7 @@ from jaxaudit.audits.ks.train import available_tests, lacks, possible_tests, ref
 from jaxaudit.data.examples import Role
 from jaxaudit.data.labels import number_groups
 from jaxaudit.ensemble import Progress
-from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.errors import InputError
 from jaxaudit.metrics.arrays import units_of_records
 from jaxaudit.metrics.checks import MIN_REACH
 from jaxaudit.metrics.deal import dealt_alike
@@ -61,7 +61,6 @@ def judge(
     tests: Sequence[KSTest] | None = None,
     own_recipe: bool = False,
     reduced: Sequence[str] = (),
-    level: float = 0.95,
     rates: bool = False,
     progress: Progress | None = None,
 ) -> KSAudit:
@@ -81,7 +80,6 @@ def judge(
         own_recipe: states that the shadow models have the targets' own network and recipe. Without this statement and
             without known members, a target from a file gets no used fraction and is not called `forgotten`.
         reduced: how the shadow models differ from what was requested, in words; `own_recipe` then counts for nothing.
-        level: confidence level of the intervals; no verdict depends on it.
         rates: also measure each test's error rates by `leave_one_out`, after each of which `progress` is called.
 
     Returns:
@@ -108,7 +106,6 @@ def judge(
     """
     if not targets:
         raise InputError("there is no target: give a file of its outputs (`targets`), or simulate one.")
-    check_ranges("(0, 1)", level=level)
     if tests is None:
         tests = possible_tests(shadows, targets)
     evidence = Evidence(shadows, own_recipe, tuple(reduced), progress=progress)
@@ -121,8 +118,8 @@ def judge(
     for target_outputs in outputs if pool.compares_calibration else ():
         # Records that a simulated target was trained on are no known non-members of it.
         refuse_few(int(target_outputs.unseen.sum()))
-    audit = judge_outputs(key, evidence, outputs, tests, level=level)
-    measured = leave_one_out(key, evidence, tests, level=level, progress=progress) if rates else ()
+    audit = judge_outputs(key, evidence, outputs, tests)
+    measured = leave_one_out(key, evidence, tests, progress=progress) if rates else ()
     kinds = dict.fromkeys(kind for test in tests for kind in test.kinds())
     return replace(
         audit,
@@ -206,7 +203,6 @@ def leave_one_out(
     evidence: Evidence,
     tests: Sequence[KSTest],
     *,
-    level: float = 0.95,
     progress: Progress | None = None,
 ) -> tuple[Rates, ...]:
     """Judges every shadow model by the others, and counts the verdicts for each test and each used fraction (`SHARES`).
@@ -228,7 +224,7 @@ def leave_one_out(
         sizes: dict[float, list[int]] = {used: [] for used in SHARES}
         for make, used in of_test:
             judging, target_outputs = make()
-            judged = judge_outputs(key, judging, [target_outputs], [test], level=level)
+            judged = judge_outputs(key, judging, [target_outputs], [test])
             verdicts[used][judged.targets[0].verdict] += 1
             sizes[used].append(judging.queries)
             done += 1

@@ -27,7 +27,7 @@ from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import noise_floor
-from jaxaudit.metrics.usage import Usage, decided, holm, used_share, without_fraction
+from jaxaudit.metrics.usage import LEVEL, Usage, decided, holm, used_share, without_fraction
 from jaxaudit.shadow_models import OF_RHO, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
@@ -45,15 +45,13 @@ def judge_outputs(
     evidence: Evidence,
     outputs: Sequence[TargetOutputs],
     tests: Sequence[KSTest],
-    *,
-    level: float = 0.95,
 ) -> KSAudit:
     """The result of the tests for each target, from outputs in memory."""
     evidence = replace(evidence, targets=len(outputs))
     common = _common_checks(evidence)
     judged = adjusted(
         [
-            tuple(test.judge(key, target_outputs, evidence, (*common, *target_outputs.checks), level) for test in tests)
+            tuple(test.judge(key, target_outputs, evidence, (*common, *target_outputs.checks)) for test in tests)
             for target_outputs in outputs
         ]
     )
@@ -73,7 +71,7 @@ def judge_outputs(
     query, calibration, controls = of_rho(evidence.models, evidence.models.confidences[:, : evidence.queries])
     floor = floor_of(noise_floor(query)) if any(target.ratio for target in targets) else None
     return KSAudit(
-        result=KSResult(level=level, targets=targets, noise_floor=floor),
+        result=KSResult(level=LEVEL, targets=targets, noise_floor=floor),
         target_confidences=np.concatenate([target_outputs.confidences for target_outputs in outputs]),
         query_confidences=query,
         calibration_confidences=calibration,

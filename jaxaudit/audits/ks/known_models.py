@@ -21,7 +21,7 @@ from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.permutation import set_effects
 from jaxaudit.metrics.score_tests import ShareLeft, cut_scores, normal_scores, one_sided_groups, residuals, share_left
 from jaxaudit.metrics.shadow import undamaged_on_holdout, unlike_models
-from jaxaudit.metrics.usage import ALPHA, LEVEL, UNKNOWN, Limits, Question
+from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Question
 
 FEWEST_ALIKE = 3
 """Fewer models say nothing of how much models of one recipe differ."""
@@ -146,7 +146,7 @@ def undamaged(table: ScoreTable, target: ScoredModel, stated: float) -> tuple[Ch
 
 
 def between_models(
-    table: ScoreTable, target: ScoredModel, directions: Mapping[str, int], alpha: float = ALPHA, level: float = LEVEL
+    table: ScoreTable, target: ScoredModel, directions: Mapping[str, int], alpha: float = ALPHA
 ) -> ShareLeft | None:
     """The target's place between models of known truth; None if there are none, or no score that all of them have."""
     scores = placed_scores(table, target, directions)
@@ -161,7 +161,6 @@ def between_models(
         groups=of_rows(table.groups, scores.rows),
         strata=of_rows(table.strata, scores.rows) if has_holdout else None,
         alpha=alpha,
-        level=level,
     )
 
 

@@ -39,7 +39,7 @@ from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
 from jaxaudit.audits.ks.tests_of_use.members import FAINT, measured_by, words_of
 from jaxaudit.audits.ks.tests_of_use.test import EXACT, Judgement, judgement_of_use, of_use, p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
 from jaxaudit.metrics.arrays import Integers, Numbers
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
@@ -60,6 +60,7 @@ from jaxaudit.metrics.shadow import models_like_target
 from jaxaudit.metrics.usage import (
     ALPHA,
     FAR_BEYOND_CHANCE,
+    LEVEL,
     STATED_FRACTION,
     UNKNOWN,
     WORDING,
@@ -95,7 +96,6 @@ def score_evidence(
     table: ScoreTable,
     target: ScoredModel,
     question: Question,
-    level: float,
     *,
     same_recipe: bool,
 ) -> ScoreEvidence:
@@ -103,7 +103,7 @@ def score_evidence(
     that never used it. Known members, or else models that used it, tell what share. The rest is as in `ScoresTest`.
     """
     directed = directed_scores(table, target)
-    share = between_models(table, target, directed, level=level)
+    share = between_models(table, target, directed)
     exact = _against_holdout(key, table, target) if len(table.rows("holdout")) else None
     if not exact:
         unused = len(table.of("unused"))
@@ -132,7 +132,7 @@ def score_evidence(
         evidence = evidence._replace(
             invalid=(*evidence.invalid, CONTRARY.format(names=", ".join(contrary), low=low)), helps=LOOK
         )
-    members = _by_members(key, table, target, question, level, evidence.p_never)
+    members = _by_members(key, table, target, question, evidence.p_never)
     if isinstance(members, MemoryAnswer):
         remembers, usage = members.p_memory <= ALPHA, members.usage
         return evidence._replace(
@@ -183,7 +183,7 @@ def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel
 
 
 def _by_members(
-    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, level: float, p_never: float | None
+    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, p_never: float | None
 ) -> MemoryAnswer | str:
     """What known members show; a reason if they show nothing, empty if there are none."""
     sets = [table.rows(role) for role in ("query", "holdout", "members")]
@@ -201,7 +201,6 @@ def _by_members(
         strata=table.strata[rows] if table.strata is not None and members_within(table) else None,
         p_never=p_never,
         permutations=least_permutations(len(table.of("target"))),
-        level=level,
         question=question,
     )
 
@@ -258,12 +257,11 @@ def judge_scores(
     table: ScoreTable,
     *,
     test: ScoresTest = ScoresTest(),
-    level: float = 0.95,
     by: Literal["group"] | None = None,
 ) -> KSAudit:
     """Has each target of a table of scores forgotten the query set, or never used it?
 
-    `test` has the stated share and the question, `key` serves permutations, and no verdict depends on `level`. `by`
+    `test` has the stated share and the question, `key` serves permutations. `by`
     asks for a verdict on each group, too; groups with records of both sets are then taken for names of records that
     were dealt one by one. Groups that were dealt neither way are an `InputError`.
 
@@ -278,7 +276,6 @@ def judge_scores(
     ('not forgotten', 0.0005)
     """
     refuse_stated(test.stated)
-    check_ranges("(0, 1)", level=level)
     if not table.of("target"):
         raise InputError(f"{table.name}: has no target; call the column of its scores target.SCORE, as target.loss.")
     query, holdout = table.rows("query"), table.rows("holdout")
@@ -312,7 +309,7 @@ def judge_scores(
         )
         checks = (*checks, alike)
     models = table.of("target")
-    judged = adjusted([(_judgement(key, table, model, test, checks, level),) for model in models])
+    judged = adjusted([(_judgement(key, table, model, test, checks),) for model in models])
     targets = tuple(
         target_result(model.name or table.name, None, (judgement, *_tofu(table, model)), ())
         for model, (judgement,) in zip(models, judged, strict=True)
@@ -321,9 +318,9 @@ def judge_scores(
         of_set = [judgement.details for judgement, *_ in judged]
         is_left = test.question == "left"
         unlike = ["" if is_left else unlike_recipe(recipe_evidence(table, model), test.same_recipe) for model in models]
-        targets = with_groups(stream(key, "groups"), by_groups, targets, of_set, unlike, dealt_groups, level)
+        targets = with_groups(stream(key, "groups"), by_groups, targets, of_set, unlike, dealt_groups)
     nothing = np.zeros((0, len(query)), np.float32)
-    result = KSResult(level=level, targets=targets, noise_floor=None)
+    result = KSResult(level=LEVEL, targets=targets, noise_floor=None)
     has_tofu = any(target.tofu for target in targets)
     sources = (test.source, *((TOFU_SOURCE,) if has_tofu else ()), *((GROUP_SOURCE, DRIFT_SOURCE) if by else ()))
     return KSAudit(result, *[nothing] * 4, labels=np.zeros(len(query), int), sources=sources)
@@ -358,9 +355,8 @@ def _judgement(
     target: ScoredModel,
     test: ScoresTest,
     checks: tuple[Check, ...],
-    level: float,
 ) -> Judgement:
-    evidence = score_evidence(key, table, target, test.question, level, same_recipe=test.same_recipe)
+    evidence = score_evidence(key, table, target, test.question, same_recipe=test.same_recipe)
     damage = undamaged(table, target, test.stated)
     checks = (*checks, *evidence.checks, *damage)
     # A t-test over seeds uses no holdout.

@@ -21,7 +21,6 @@ from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabi
 from jaxaudit.audits.unlearn.result import (
     COMPARED,
     LEAST_SEEDS,
-    LEVEL,
     OF_TEXTS,
     RETRAINING,
     UNTRAINED,
@@ -43,7 +42,7 @@ from jaxaudit.metrics.arrays import Mask, PerModel
 from jaxaudit.metrics.efficacy import ROUNDING, Efficacy, computes_short, efficacy
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
-from jaxaudit.metrics.usage import ALPHA
+from jaxaudit.metrics.usage import ALPHA, LEVEL
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import Unlearn
 from jaxaudit.unlearning.method import of_label

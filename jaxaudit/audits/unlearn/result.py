@@ -28,9 +28,6 @@ RESERVED = (UNTRAINED, ORIGINAL, RETRAINING, AMNESIAC)
 LEAST_SEEDS = 16
 """The least number of seeds at which the unlearning challenge's score and U-LiRA are computed: eight models a side."""
 
-LEVEL = 0.95
-"""The confidence level of all intervals."""
-
 OfClasses = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
 OfTexts = Literal["remaining_log_likelihood", "forgotten_log_likelihood", "test_log_likelihood"]
 Score = OfClasses | OfTexts

@@ -28,7 +28,7 @@ from jaxaudit.audits.unlearn.outputs_result import (
     scored_finding,
     shortfalls_of,
 )
-from jaxaudit.audits.unlearn.result import LEVEL, ORIGINAL, RETRAINING, together
+from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING, together
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
@@ -38,6 +38,7 @@ from jaxaudit.metrics.arrays import PerModel
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.metrics.over_models import mean_of_models
+from jaxaudit.metrics.usage import LEVEL
 from jaxaudit.randomness import stream
 
 
@@ -175,7 +176,7 @@ def _answers(side: GivenModels, rows: slice) -> Answers:
 
 
 def _over_models(shares: PerModel) -> AccuracyOfModels:
-    return AccuracyOfModels(mean_of_models(shares, LEVEL), tuple(shares.tolist()))
+    return AccuracyOfModels(mean_of_models(shares), tuple(shares.tolist()))
 
 
 def _refuse_shared(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> None:

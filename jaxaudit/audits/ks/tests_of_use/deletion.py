@@ -79,7 +79,7 @@ class DeletionTest(KSTest):
     left_out = "none"
 
     def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
     ) -> Judgement:
         pool, dealt_records, before = evidence.pool, evidence.dealt_records, outputs.before
         assert before is not None  # `refuse` of the audit has seen to it
@@ -96,7 +96,6 @@ class DeletionTest(KSTest):
             predictors,
             labels=None if pool.classless else pool.examples.labels[pool.compared[dealt_records]],
             groups=pool.groups,
-            level=level,
             stated=self.stated,
             permutations=least_permutations(evidence.targets),
             question=self.question,

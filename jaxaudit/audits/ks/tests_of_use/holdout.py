@@ -122,13 +122,13 @@ class HoldoutTest(KSTest):
         return {Kind.MIXED: rows}
 
     def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
     ) -> Judgement:
         checks, recipe = checks_of_sets(key, evidence), ""
         if self.mixed:
             fit = evidence.fit(HOLDOUT_MODELS, Kind.MIXED)
             checks, recipe = (*checks, *(() if evidence.pool.classless else (fit,))), better_recipe(fit)
-            usage = _by_models(key, outputs, evidence, level, self.stated, recipe)
+            usage = _by_models(key, outputs, evidence, self.stated, recipe)
             usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
         else:
             usage, trust, lacks = _alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,)
@@ -153,9 +153,7 @@ class HoldoutTest(KSTest):
 TEST = HoldoutTest
 
 
-def _by_models(
-    key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, level: float, stated: float, recipe: str
-) -> Usage:
+def _by_models(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stated: float, recipe: str) -> Usage:
     """The numbers of the test with its shadow models; `recipe` says how to get better ones."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     return holdout_test(
@@ -166,7 +164,6 @@ def _by_models(
         evidence.members(Kind.MIXED)[:, dealt_records],
         groups=evidence.pool.groups,
         predictors=predictors_of(key, evidence, dealt_records),
-        level=level,
         stated=stated,
         permutations=least_permutations(evidence.targets),
         printed=outputs.printed,

@@ -106,7 +106,7 @@ class MembersTest(KSTest):
             )
 
     def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
     ) -> Judgement:
         pool, member_records, dealt_records = evidence.pool, evidence.known_members, evidence.dealt_records
         members, indices = member_records.stop - member_records.start, np.r_[dealt_records, member_records]
@@ -120,7 +120,6 @@ class MembersTest(KSTest):
             scores,
             (evidence.queries, dealt_records.stop - evidence.queries, members),
             groups=evidence.groups(indices),
-            level=level,
             stated=self.stated,
             permutations=least_permutations(evidence.targets),
             question=self.question,

@@ -104,7 +104,7 @@ class RhoTest(KSTest):
         }
 
     def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
     ) -> Judgement:
         if not (evidence.count(Kind.QUERY) and evidence.count(Kind.CALIBRATION)):
             raise InputError(
@@ -113,9 +113,9 @@ class RhoTest(KSTest):
             )
         rho_key, labels = stream(key, "rho"), evidence.pool.examples.labels[evidence.pool.query]
         query, calibration, of_controls, target = samples_of_rho(outputs, labels, evidence.models)
-        ratio = rho(rho_key, query, calibration, target, level=level)
+        ratio = rho(rho_key, query, calibration, target)
         controls = tuple(
-            rho(jax.random.fold_in(rho_key, index), query, calibration, row[None], level=level)
+            rho(jax.random.fold_in(rho_key, index), query, calibration, row[None])
             for index, row in enumerate(of_controls)
         )
         apart = np.array(ratio.calibration_distances)

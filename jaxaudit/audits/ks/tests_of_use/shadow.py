@@ -123,7 +123,7 @@ class ShadowTest(KSTest):
         }
 
     def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
     ) -> Judgement:
         n, kinds, in_calibration = evidence.queries, self.kinds(), evidence.in_calibration
         fit = evidence.fit(SHADOW_MODELS, *kinds)
@@ -137,7 +137,7 @@ class ShadowTest(KSTest):
             evidence.members(*kinds)[:, records],
             n,
         )
-        usage = shadow_test(*compared, unseen=unseen, level=level, stated=self.stated, recipe=recipe)
+        usage = shadow_test(*compared, unseen=unseen, stated=self.stated, recipe=recipe)
         checks = (fit,)
         if compares:
             checks = (fit, calibration_like_target(*accuracies_on_unused(*compared, unseen)))

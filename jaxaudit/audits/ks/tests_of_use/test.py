@@ -293,7 +293,7 @@ class KSTest(Protocol):
         return {}
 
     def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...], level: float
+        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
     ) -> Judgement:
         """The judgement on one target from the numbers alone.
 
@@ -303,7 +303,6 @@ class KSTest(Protocol):
             key: random key of the audit; every test uses the stream of its name.
             outputs: the target's outputs, and the function that rounds other outputs to their resolution.
             evidence: the outputs of the models. `common`: checks that all tests share.
-            level: confidence level of intervals.
         """
         ...
 

@@ -12,12 +12,13 @@ import jax
 import numpy as np
 import optax
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.kernels.dtp import as_log_probs, bin_indices, binned
 from jaxaudit.learners import NetworkLearner, network
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.models import MLP
 from jaxaudit.randomness import stream
 
@@ -75,9 +76,7 @@ class Attack(Protocol):
     source: ClassVar[str]
     shadows: ClassVar[Literal["paired", "pooled"]]
 
-    def scores(
-        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
-    ) -> Float[np.ndarray, "models targets"]:
+    def scores(self, key: OneKey, inputs: AttackInputs, shadows: Shadows) -> Float[np.ndarray, "models targets"]:
         """The score of every target under every attacked model: above 0 the attack answers `in`.
 
         `shadows` are of the kind in the attribute `shadows`.
@@ -108,9 +107,7 @@ class Distance:
     source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
     shadows: ClassVar[Kind] = "paired"
 
-    def scores(
-        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
-    ) -> Float[np.ndarray, "models targets"]:
+    def scores(self, key: OneKey, inputs: AttackInputs, shadows: Shadows) -> Float[np.ndarray, "models targets"]:
         """See `Attack`; `key` is not used."""
         outputs, *of_shadows = _checked(inputs, shadows)
         q, p_in, p_out = (np.exp(binned(log_probs, inputs.bins)) for log_probs in (outputs, *of_shadows))
@@ -138,9 +135,7 @@ class Frequency:
     source: ClassVar[str] = "Long, Bindschaedler & Gunter 2017"
     shadows: ClassVar[Kind] = "paired"
 
-    def scores(
-        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
-    ) -> Float[np.ndarray, "models targets"]:
+    def scores(self, key: OneKey, inputs: AttackInputs, shadows: Shadows) -> Float[np.ndarray, "models targets"]:
         """See `Attack`; `key` is not used."""
         places, in_places, out_places = (bin_indices(part, inputs.bins) for part in _checked(inputs, shadows))
         sides = in_places, out_places
@@ -182,9 +177,7 @@ class Untargeted:
     source: ClassVar[str] = "Shokri et al. 2017"
     shadows: ClassVar[Kind] = "pooled"
 
-    def scores(
-        self, key: Key[Array, ""], inputs: AttackInputs, shadows: Shadows
-    ) -> Float[np.ndarray, "models targets"]:
+    def scores(self, key: OneKey, inputs: AttackInputs, shadows: Shadows) -> Float[np.ndarray, "models targets"]:
         """See `Attack`; an `InputError` if all shadow models were trained on all candidates, or on none."""
         assert isinstance(shadows, PooledShadows)
         membership = shadows.membership

@@ -21,6 +21,7 @@ from jaxaudit.ensemble.concurrency import Stop, concurrent_chunks, run_at_once
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners.learner import epoch_bits, init_key, traced_batches
+from jaxaudit.metrics.arrays import Integers, OneKey, Scores
 from jaxaudit.models import RUN_ONCE
 
 SOURCE = "Nicolae et al. 2018; Shokri et al. 2017"
@@ -119,8 +120,8 @@ def fit_learned(
 
 
 def learned_probabilities(
-    attack: LearnedAttack, outputs: Float[np.ndarray, "models n features"], labels: Int[np.ndarray, " n"]
-) -> Float[np.ndarray, "models n"]:
+    attack: LearnedAttack, outputs: Float[np.ndarray, "models n features"], labels: Integers
+) -> Scores:
     """The attack networks' probabilities that each target model was trained on each record.
 
     If outputs carry no information, a network gives the share of members among its training records. The outputs are
@@ -169,7 +170,7 @@ def _start(keys: Key[Array, " models"], features: int, classes: int) -> tuple[An
     return params, jax.vmap(OPTIMIZER.init)(params)
 
 
-def _init(key: Key[Array, ""], features: int, classes: int) -> _Net:
+def _init(key: OneKey, features: int, classes: int) -> _Net:
     """PyTorch's initialisation: weights and biases uniform within 1 / sqrt(number of inputs) of 0."""
     count = iter(range(100))
 

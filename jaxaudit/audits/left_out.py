@@ -14,10 +14,11 @@ from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import compiled
 from jaxaudit.membership import AllBut, everyone, leave_group_out
+from jaxaudit.metrics.arrays import OneKey
 
 
 def leave_out(
-    key: Key[Array, ""],
+    key: OneKey,
     examples: Examples,
     learner: Learner,
     records: Int[np.ndarray, " records"],
@@ -76,7 +77,7 @@ def models_trained(records: int, models_per_batch: int) -> int:
     return -(-records // models_per_batch) * models_per_batch + 1 + max(models_per_batch - 1, 1)
 
 
-def usual_left_out_per_batch(key: Key[Array, ""], examples: Examples, learner: Learner, models: int) -> int:
+def usual_left_out_per_batch(key: OneKey, examples: Examples, learner: Learner, models: int) -> int:
     """The number of leave-one-out models per batch; see `suitable_models_per_batch`."""
     n = len(examples)
     some = AllBut(np.arange(max(1, min(models, n))), n)

@@ -39,6 +39,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState, moment_of
 from jaxaudit.membership import AllBut, Membership
+from jaxaudit.metrics.arrays import OneKey
 
 PLAIN = "biufc"
 """The kinds of NumPy dtypes that a .npz file stores without loss."""
@@ -258,7 +259,7 @@ def _update_optimizer(learner: SteppedLearner, params: Any, optimizer: Any, grad
     return learner.update(TrainState(params, None, optimizer, moment_of(*when)), gradient, None).optimizer
 
 
-def _optimizer_reads_params(learner: SteppedLearner, state: TrainState, key: Key[Array, ""]) -> bool:
+def _optimizer_reads_params(learner: SteppedLearner, state: TrainState, key: OneKey) -> bool:
     """Whether the new optimiser state depends on the parameters, found by tracing the update's program backwards."""
     state = state._replace(moment=moment_of(key, 0, 0))
     traced = jax.make_jaxpr(lambda state, gradient: learner.update(state, gradient, None).optimizer)

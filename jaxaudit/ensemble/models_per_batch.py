@@ -20,6 +20,7 @@ from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_ch
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import SteppedLearner, TrainsBySteps, moment_of
 from jaxaudit.membership import AllBut, Membership
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.randomness import keys_at
 
 Records = Array | np.ndarray
@@ -73,7 +74,7 @@ def count_step(learner: SteppedLearner, inputs: Records, labels: Records) -> Ste
     return StepCost(operations + OVERHEAD, record, max(1, _written(program)), _equations(program))
 
 
-def _step_arguments(learner: SteppedLearner, key: Key[Array, ""], inputs: Records, labels: Records) -> tuple[Any, ...]:
+def _step_arguments(learner: SteppedLearner, key: OneKey, inputs: Records, labels: Records) -> tuple[Any, ...]:
     """Shapes and types of the arguments of a training step: a state at a moment, and a minibatch of the data."""
     state = jax.eval_shape(lambda key: learner.init(key), key)
     moment = jax.eval_shape(lambda key: moment_of(key, 0, 0), key)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Float, Int, Key, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.chunk import Summarize
@@ -20,6 +20,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
+from jaxaudit.metrics.arrays import Mask, OneKey
 from jaxaudit.unlearning.method import cites
 
 
@@ -33,7 +34,7 @@ class Recorded(NamedTuple):
 @cites("Graves, Nagisetty & Ganesh 2021; Becker & Liebig 2022")
 def train_and_record(
     keys: Key[Array, " models"],
-    forget: Bool[np.ndarray, " n"],
+    forget: Mask,
     inputs: Real[Array | np.ndarray, "n ..."],
     labels: Int[Array | np.ndarray, " n"],
     learner: SteppedLearner,
@@ -114,7 +115,7 @@ class Recording(TrainsBySteps):
         learner: Any = self.learner
         return replace(self, learner=learner.having(shared))
 
-    def init(self, key: Key[Array, ""]) -> TrainState:
+    def init(self, key: OneKey) -> TrainState:
         start = self.learner.init(key)
         total = jax.tree.map(jnp.zeros_like, start.params)
         return start._replace(state=Running(start.state, total, jnp.zeros((), jnp.float32)))

@@ -10,11 +10,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
 from jaxaudit.errors import check_ranges
 from jaxaudit.kernels.gradient_norms import fisher_diagonal
 from jaxaudit.learners.learner import Inputs, Labels
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label, refuse_without_classes
 
 ALPHA = 3e-6
@@ -40,7 +41,7 @@ class Noise(Protocol):
 
 @cites("Golatkar, Achille & Soatto 2020")
 def forget_by_noise(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -132,7 +133,7 @@ def becker_code(
 
 @cites("Foster, Schoepf & Brintrup 2024")
 def selective_dampening(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,

@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
 from jaxaudit.errors import check_ranges
 from jaxaudit.learners.learner import Inputs, Labels, traced_batches
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning.method import Chosen, LogProbs, cites, of_label, refuse_without_classes
 
@@ -48,7 +49,7 @@ class Pass(NamedTuple):
         return Minibatch(*(array[place] for array in self.minibatches))
 
 
-def one_pass(key: Key[Array, ""], epoch: int | Int[Array, ""], chosen: Chosen, batch_size: int) -> Pass:
+def one_pass(key: OneKey, epoch: int | Int[Array, ""], chosen: Chosen, batch_size: int) -> Pass:
     """A pass over every chosen record, in a random order that key and epoch determine."""
     bits = jax.random.bits(jax.random.fold_in(key, epoch), chosen.shape, jnp.uint32)
     # As networks take minibatches whose records touch one another: of members alone.
@@ -102,7 +103,7 @@ ASCENT_RATE = 0.003
 
 @cites("Kurmanji et al. 2023")
 def fine_tune(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -123,7 +124,7 @@ def fine_tune(
 
 @cites("Golatkar, Achille & Soatto 2020; Kurmanji et al. 2023")
 def gradient_ascent(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -144,7 +145,7 @@ def gradient_ascent(
 
 @cites("Kurmanji et al. 2023")
 def negative_gradient(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -180,7 +181,7 @@ def negative_gradient(
 
 
 def _trained_on(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -211,7 +212,7 @@ DECAYS = (0.5, 0.8, 0.9)
 
 @cites("Kurmanji et al. 2023")
 def scrub(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,

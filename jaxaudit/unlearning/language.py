@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Key, Real
+from jaxtyping import Array, Float, Real
 
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners.learner import Inputs, Labels
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.models.module import HiddenStates
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import gradients
@@ -39,7 +40,7 @@ class Recipe(NamedTuple):
 
 @cites("Liu, Liu & Stone 2022; Maini, Feng et al. 2024")
 def gradient_difference(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -71,7 +72,7 @@ def gradient_difference(
 
 @cites("Zhang, Lin, Bai & Mei 2024")
 def npo(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -103,7 +104,7 @@ def npo(
 
 @cites("Fan et al. 2024")
 def sim_npo(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -135,7 +136,7 @@ def sim_npo(
 
 @cites("Li et al. 2024")
 def rmu(
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Real[Array, "n length"],
@@ -191,7 +192,7 @@ def rmu(
 def _moved(
     of_forgotten: OfForgotten,
     recipe: Recipe,
-    key: Key[Array, ""],
+    key: OneKey,
     log_probs: LogProbs,
     params: Any,
     inputs: Inputs,
@@ -214,7 +215,7 @@ def _moved(
 
 
 def _descend(
-    key: Key[Array, ""],
+    key: OneKey,
     aim: Callable[[Any, Minibatch, Minibatch, Any], Float[Array, ""]],
     params: Any,
     forget: Chosen,

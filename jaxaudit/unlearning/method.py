@@ -13,6 +13,7 @@ from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.learners.learner import Inputs, Labels
+from jaxaudit.metrics.arrays import Members, OneKey
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Chosen = Bool[Array, " n"]
@@ -31,7 +32,7 @@ class Unlearn(Protocol):
 
     def __call__(
         self,
-        key: Key[Array, ""],
+        key: OneKey,
         log_probs: LogProbs,
         params: Any,
         inputs: Inputs,
@@ -92,7 +93,7 @@ def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
 @cites("Becker & Liebig 2022")
 def retrain(
     keys: Key[Array, " models"],
-    forget: Bool[np.ndarray, "models n"],
+    forget: Members,
     inputs: Real[Array | np.ndarray, "n ..."],
     labels: Int[Array | np.ndarray, " n"],
     learner: Learner,

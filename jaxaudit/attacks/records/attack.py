@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.metrics.arrays import Mask, Members, Numbers
 
 BLOCK = 1 << 18
 """Log-odds that are processed at a time, over all models, views and the records of a block."""
@@ -26,9 +27,9 @@ class FixedDesign(NamedTuple):
     `turn`, in [0, 1), says which records have a finished partner (`left_out`) if models are missing.
     """
 
-    inside: Float[np.ndarray, " n"]
-    outside: Float[np.ndarray, " n"]
-    turn: Float[np.ndarray, " n"]
+    inside: Numbers
+    outside: Numbers
+    turn: Numbers
 
 
 class ShadowScores(NamedTuple):
@@ -43,10 +44,10 @@ class ShadowScores(NamedTuple):
     """
 
     models: Float[np.ndarray, "models views n"]
-    membership: Bool[np.ndarray, "models n"]
+    membership: Members
     targets: Float[np.ndarray, "targets views n"] | None = None
     design: FixedDesign | None = None
-    unused: Bool[np.ndarray, " n"] | None = None
+    unused: Mask | None = None
 
     @property
     def attacked(self) -> Float[np.ndarray, "targets views n"]:
@@ -111,7 +112,7 @@ class RecordAttack(Protocol):
         ...
 
 
-def fixed_design(planned: Bool[np.ndarray, "models n"]) -> FixedDesign:
+def fixed_design(planned: Members) -> FixedDesign:
     """Infers from the membership masks of all planned models whether the design fixed the number of models per record.
 
     Over `rows` of `size` models of a fixed number, its variance is (size - rows) / (size - 1) times that of coins. Less
@@ -129,7 +130,7 @@ def fixed_design(planned: Bool[np.ndarray, "models n"]) -> FixedDesign:
     return FixedDesign(np.full(records, inside), np.full(records, size - inside if np.isfinite(size) else np.inf), turn)
 
 
-def unused_records(planned: Bool[np.ndarray, "models n"]) -> Bool[np.ndarray, " n"] | None:
+def unused_records(planned: Members) -> Mask | None:
     """The records that no planned model is trained on, if they were left out on purpose; otherwise None.
 
     That is if there are at least `LEAST_UNUSED`, and ten times as many as coins would leave out. RMIA compares with
@@ -238,7 +239,7 @@ def in_out_statistics(shadowed: ShadowScores) -> tuple[SideStatistics, SideStati
 
 def _side(
     models: Float[np.ndarray, "models views n"],
-    membership: Bool[np.ndarray, "models n"],
+    membership: Members,
     without: Int[np.ndarray, "targets n"],
 ) -> SideStatistics:
     """The statistics of the models in `membership`, leaving out the model `without` for each target."""

@@ -11,6 +11,7 @@ from scipy import special
 
 from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough, left_out, scored, sum_without
 from jaxaudit.errors import check_ranges
+from jaxaudit.metrics.arrays import Numbers
 
 
 def mean_probabilities(shadowed: ShadowScores) -> tuple[Float[np.ndarray, "targets views n"], ...]:
@@ -92,9 +93,7 @@ class RMIA:
         return np.where(judged, scores / views, np.nan)
 
 
-def share_exceeded(
-    ratios: Float[np.ndarray, " n"], population: Float[np.ndarray, " z"], gamma: float
-) -> Float[np.ndarray, " n"]:
+def share_exceeded(ratios: Numbers, population: Float[np.ndarray, " z"], gamma: float) -> Numbers:
     """For each ratio, the share of `population` that it exceeds by a factor of more than `gamma`."""
     if not len(population):
         return np.full(len(ratios), np.nan)

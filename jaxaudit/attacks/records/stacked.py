@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from jaxaudit.attacks.records.attack import Least, ShadowScores, left_out
 from jaxaudit.attacks.records.lira import BaVarIAt
 from jaxaudit.attacks.records.rmia import BASE
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import Indices, Kinds, Members
 from jaxaudit.metrics.scores import (
     EVIDENCE_LIMIT,
     cut,
@@ -85,20 +86,20 @@ def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
     return scores / (len(less) - 1)
 
 
-def _without(shadowed: ShadowScores, numbers: Int[np.ndarray, " some"]) -> ShadowScores:
+def _without(shadowed: ShadowScores, numbers: Indices) -> ShadowScores:
     """The input without these shadow models, as if they were not finished."""
     models, membership = (np.delete(array, numbers, axis=0) for array in (shadowed.models, shadowed.membership))
     return shadowed._replace(models=models, membership=membership)
 
 
-def _no_partner(shadowed: ShadowScores, fold: Int[np.ndarray, " some"]) -> Bool[np.ndarray, "others n"]:
+def _no_partner(shadowed: ShadowScores, fold: Indices) -> Bool[np.ndarray, "others n"]:
     """For each model outside the fold, the records for which it is no partner (`left_out`) of a model in the fold."""
     partners = [np.where(side[fold] == fold[:, None], -1, side[fold]) for side in left_out(shadowed)]
     rest = np.setdiff1d(np.arange(len(shadowed.models)), fold)
     return ~(rest[:, None, None] == np.concatenate(partners)).any(axis=1)
 
 
-def _weights(among: ShadowScores, seen: Bool[np.ndarray, "models n"] | None = None) -> Float[np.ndarray, " all"]:
+def _weights(among: ShadowScores, seen: Members | None = None) -> Float[np.ndarray, " all"]:
     """The weights of the kinds of evidence, fitted to models of known membership, each attacked with the others."""
     some = evenly_spaced(among.models[:, 0])
     evidence, membership = np.stack(list(_evidence_among(among, some.tolist()))), among.membership[some]
@@ -113,13 +114,11 @@ def _further(shadowed: ShadowScores) -> Float[np.ndarray, "targets n further"]:
     return np.clip(further_scores, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
 
 
-def _joined(
-    evidence: Float[np.ndarray, "n kinds"], further: Float[np.ndarray, "n further"]
-) -> Float[np.ndarray, "n all"]:
+def _joined(evidence: Kinds, further: Float[np.ndarray, "n further"]) -> Float[np.ndarray, "n all"]:
     return np.concatenate([evidence, further], axis=1)
 
 
-def _evidence_of_targets(shadowed: ShadowScores) -> Iterator[Float[np.ndarray, "n kinds"]]:
+def _evidence_of_targets(shadowed: ShadowScores) -> Iterator[Kinds]:
     """The evidence of each target, computed with all shadow models."""
     assert shadowed.targets is not None
     shadow_profile = profile(cut(shadowed.models.mean(axis=1)), shadowed.membership)
@@ -127,7 +126,7 @@ def _evidence_of_targets(shadowed: ShadowScores) -> Iterator[Float[np.ndarray, "
     return (_joined(membership_evidence(odds, shadow_profile), more) for odds, more in targets)
 
 
-def _evidence_among(among: ShadowScores, places: Sequence[int]) -> Iterator[Float[np.ndarray, "n kinds"]]:
+def _evidence_among(among: ShadowScores, places: Sequence[int]) -> Iterator[Kinds]:
     """The evidence of the models with these indices, each computed without the models that are left out for it."""
     models, without, further = cut(among.models.mean(axis=1)), left_out(among), _further(among)
     profiles = profiles_without(models, among.membership, (np.stack([side[p] for side in without]) for p in places))

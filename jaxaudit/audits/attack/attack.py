@@ -47,6 +47,7 @@ from jaxaudit.learners import Learner, LeavesOneOut
 from jaxaudit.learners.learner import POOL_ORDER_SHARE
 from jaxaudit.membership import halves, subsets, with_and_without
 from jaxaudit.metrics import attack as metrics
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.pdtp import BINS, pdtp
 from jaxaudit.metrics.permutation import better_than_guessing
 from jaxaudit.metrics.usage import LEVEL
@@ -73,7 +74,7 @@ class Drawn(NamedTuple):
     membership: Bool[np.ndarray, "models candidates"]
 
 
-def draw(key: Key[Array, ""], examples: Examples, iterations: int, targets: int) -> Drawn:
+def draw(key: OneKey, examples: Examples, iterations: int, targets: int) -> Drawn:
     """The targets and splits that `train_splits` draws with this key, or its `InputError`."""
     candidates = len(examples)
     if candidates % 2 or candidates < 4:
@@ -155,7 +156,7 @@ class SplitModels:
         form: how convolutions were computed (`kernels.convolutions`); None: as JAX has them, or there are none.
     """
 
-    key: Key[Array, ""]
+    key: OneKey
     inputs: AttackInputs
     targets: Int[np.ndarray, " targets"]
     truth: Bool[np.ndarray, "models targets"]
@@ -169,7 +170,7 @@ class SplitModels:
 
 
 def train_splits(
-    key: Key[Array, ""],
+    key: OneKey,
     examples: Examples,
     learner: Learner,
     *,
@@ -275,7 +276,7 @@ def _attacked(
 
 
 def _pair_outputs(
-    key: Key[Array, ""],
+    key: OneKey,
     examples: Examples,
     learner: Learner,
     targets: Int[np.ndarray, " targets"],

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, NumberOrNaN, StrictStruct, demand
+from jaxaudit.metrics.arrays import Integers, Members
 from jaxaudit.metrics.attack import AttackMetrics, AttackRates, Correlation, RateAt, Realised, Vulnerability
 from jaxaudit.metrics.over_models import Estimate
 
@@ -221,7 +222,7 @@ class RecordArrays:
     """
 
     vulnerability: Vulnerability
-    copies: Int[np.ndarray, " n"]
+    copies: Integers
     called: Bool[np.ndarray, "targets n"]
 
 
@@ -245,8 +246,8 @@ class AttackAudit:
 
     result: AttackResult
     scores: Mapping[str, Float[np.ndarray, "attacked n"]]
-    truth: Bool[np.ndarray, "models n"]
-    records: Int[np.ndarray, " n"]
+    truth: Members
+    records: Integers
     unit_of_record: Int[np.ndarray, " records"] | None = None
     measurements: Float[np.ndarray, "measurements n"] | None = None
     by_record: RecordArrays | None = None

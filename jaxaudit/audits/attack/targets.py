@@ -26,6 +26,7 @@ from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs, logit_step
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import Members, Numbers, PerModel, Scores
 from jaxaudit.metrics.attack import AttackRates, Likeness, attack_rates, called_at, likeness
 from jaxaudit.metrics.checks import counted, described, moved_columns
 from jaxaudit.metrics.scores import cut
@@ -161,8 +162,8 @@ class TargetScores(NamedTuple):
 
     shadow_scores: ShadowScores
     target: Float[np.ndarray, "views records"]
-    target_scores: Float[np.ndarray, " n"]
-    scores: Float[np.ndarray, "models n"]
+    target_scores: Numbers
+    scores: Scores
 
 
 def compare_targets(
@@ -220,7 +221,7 @@ def target_scores(
     attack: RecordAttack,
     groups: Sequence[ResolutionGroup],
     shadowed: ShadowScores,
-    scores: Float[np.ndarray, "models n"],
+    scores: Scores,
     alone: Bool[np.ndarray, " records"],
     units: AttackUnits,
 ) -> list[TargetScores]:
@@ -241,7 +242,7 @@ def target_scores(
 def judged_targets(
     targets: Sequence[RecordTarget],
     scored: Sequence[TargetScores],
-    truth: Bool[np.ndarray, "models n"],
+    truth: Members,
     result: AttackResult,
     attack: RecordAttack,
 ) -> tuple[tuple[AttackedTarget, ...], Bool[np.ndarray, "targets n"]]:
@@ -278,9 +279,7 @@ def judged_targets(
     return tuple(judged), np.array(calls, bool).reshape(len(judged), result.attacked)
 
 
-def by_chance(
-    scores: Float[np.ndarray, "models n"], truth: Bool[np.ndarray, "models n"], limits: Sequence[float]
-) -> list[Float[np.ndarray, " judged"]]:
+def by_chance(scores: Scores, truth: Members, limits: Sequence[float]) -> list[Float[np.ndarray, " judged"]]:
     """The realised false positive rate of each shadow model with scored non-members, at each stated rate."""
     outside = ~truth & ~np.isnan(scores)
     kept = outside.any(axis=1)
@@ -289,7 +288,7 @@ def by_chance(
     ]
 
 
-def expected(rates: Float[np.ndarray, " models"], records: int, level: float) -> tuple[float, float]:
+def expected(rates: PerModel, records: int, level: float) -> tuple[float, float]:
     """How many of these records are called members of a model that used none: the mean, and a prediction bound."""
     mean = float(rates.mean())
     if len(rates) < 2:

@@ -24,7 +24,7 @@ from jaxaudit.data.groups import number_sets
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
 from jaxaudit.errors import InputError, writing
 from jaxaudit.learners import Learner
-from jaxaudit.metrics.arrays import Mask, Members, Numbers
+from jaxaudit.metrics.arrays import Mask, Members, Numbers, OneKey
 from jaxaudit.metrics.deal import RATE, Dealt, dealt_records, limit, other_row, row_fits
 from jaxaudit.metrics.scores import rank_scale
 from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
@@ -44,7 +44,7 @@ class BankPlan(NamedTuple):
 
 
 def plan_bank(
-    key: Key[Array, ""],
+    key: OneKey,
     models: int,
     query: int,
     *,
@@ -117,7 +117,7 @@ def plan_bank(
     return BankPlan(membership, seeds)
 
 
-def _seeds(key: Key[Array, ""], models: int) -> UInt32[np.ndarray, " models"]:
+def _seeds(key: OneKey, models: int) -> UInt32[np.ndarray, " models"]:
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(models))
     return np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
 
@@ -128,7 +128,7 @@ MOST_BYTES = 1 << 28
 
 
 def train_bank(
-    key: Key[Array, ""],
+    key: OneKey,
     bank: Bank,
     inputs: Real[np.ndarray, "n ..."],
     learner: Learner,
@@ -201,7 +201,7 @@ def _keep(
     return np.asarray(rows)
 
 
-def training_keys(key: Key[Array, ""], bank: Bank) -> Key[Array, " models"]:
+def training_keys(key: OneKey, bank: Bank) -> Key[Array, " models"]:
     """The random key of each model's training: that of the model with the same kind and number in `train_shadows`."""
     kinds = kinds_of(bank)
     counts = Counter(kinds)

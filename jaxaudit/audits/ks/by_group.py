@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Int
 from msgspec import structs
 
 from jaxaudit.audits.finding import Confidence, Finding, plural, sentence, undecided
@@ -30,6 +30,7 @@ from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_tests import (
@@ -125,7 +126,7 @@ class GroupEvidence(NamedTuple):
 
 
 def group_evidence(
-    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, dealt_groups: DealtGroups
+    key: OneKey, table: ScoreTable, target: ScoredModel, dealt_groups: DealtGroups
 ) -> tuple[GroupEvidence, ...]:
     """What a target's scores show of each group of the query set, in the order of `dealt_groups.names`."""
     directions = directed_scores(table, target)
@@ -142,7 +143,7 @@ def group_evidence(
 
 
 def _exact(
-    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, dealt_groups: DealtGroups, permutations: int
+    key: OneKey, table: ScoreTable, target: ScoredModel, dealt_groups: DealtGroups, permutations: int
 ) -> list[GroupEvidence]:
     """The exact test of each group; none where there is no holdout to compare with."""
     rows, size = table.rows("query", "holdout"), len(table.rows("query"))
@@ -279,7 +280,7 @@ NONE_RULED_OUT = "A group that is not found is not shown to be forgotten."
 
 
 def with_groups(
-    key: Key[Array, ""],
+    key: OneKey,
     table: ScoreTable,
     targets: Sequence[TargetResult],
     of_set: Sequence[Details],

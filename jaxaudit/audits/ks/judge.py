@@ -12,7 +12,6 @@ from functools import partial
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Key
 from scipy import special
 
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
@@ -36,7 +35,7 @@ from jaxaudit.data.examples import Role
 from jaxaudit.data.labels import number_groups
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.arrays import units_of_records
+from jaxaudit.metrics.arrays import OneKey, units_of_records
 from jaxaudit.metrics.checks import MIN_REACH
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.shadow import LEAST_RECORDS, refuse_few
@@ -54,7 +53,7 @@ BY_NUMBERS = (
 
 
 def judge(
-    key: Key[Array, ""],
+    key: OneKey,
     shadows: ShadowModels,
     targets: Sequence[Target],
     *,
@@ -199,7 +198,7 @@ _Case = tuple[Evidence, TargetOutputs]
 
 
 def leave_one_out(
-    key: Key[Array, ""],
+    key: OneKey,
     evidence: Evidence,
     tests: Sequence[KSTest],
     *,
@@ -237,7 +236,7 @@ def leave_one_out(
     return tuple(rates)
 
 
-def _cases(key: Key[Array, ""], evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
+def _cases(key: OneKey, evidence: Evidence, test: KSTest) -> Iterator[tuple[Callable[[], _Case], float]]:
     """For each case, the function that makes it, and its used fraction."""
     holding = test.left_out == "dealt"
     for kind in (Kind.MIXED,) if holding else (Kind.NEVER, Kind.FULLY):
@@ -272,7 +271,7 @@ def _as_target(evidence: Evidence, index: int) -> _Case:
     return evidence.among(np.arange(len(models)) != index), target_outputs._replace(unseen=unseen)
 
 
-def _dealt_anew(key: Key[Array, ""], evidence: Evidence, index: int, used: float) -> _Case:
+def _dealt_anew(key: OneKey, evidence: Evidence, index: int, used: float) -> _Case:
     """A model as a target, with a query set of which it used this fraction, and a holdout that it did not use."""
     members, whole = evidence.members(Kind.MIXED)[:, evidence.dealt_records], evidence.pool.groups
     # The units of randomisation: records, or whole groups.

@@ -6,7 +6,7 @@ from math import nan
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order, sentence, undecided
 from jaxaudit.audits.ks.result import (
@@ -25,6 +25,7 @@ from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest
 from jaxaudit.audits.ks.tests_of_use.test import Trust, reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import noise_floor
 from jaxaudit.metrics.usage import LEVEL, Usage, decided, holm, used_share, without_fraction
@@ -41,7 +42,7 @@ OF_SETS = (preflight.HOLDOUT_LIKE_QUERY, preflight.MEMBERS_LIKE_QUERY)
 
 
 def judge_outputs(
-    key: Key[Array, ""],
+    key: OneKey,
     evidence: Evidence,
     outputs: Sequence[TargetOutputs],
     tests: Sequence[KSTest],

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, Real
+from jaxtyping import Bool, Int, Real
 
 from jaxaudit.audits.bank_odds import log_odds_of
 from jaxaudit.data import Examples, align_dealt, concatenate
@@ -32,7 +32,7 @@ from jaxaudit.ensemble import (
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only, random_subset
-from jaxaudit.metrics.arrays import Integers, Members, units_of_records
+from jaxaudit.metrics.arrays import Integers, Members, OneKey, units_of_records
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, join_keys, several, stream
@@ -124,13 +124,13 @@ LEAST = 19
 """The least number of models of a kind that allows a p-value of 0.05."""
 
 
-def generators(key: Key[Array, ""], kind: str, models: int) -> Iterator[np.random.Generator]:
+def generators(key: OneKey, kind: str, models: int) -> Iterator[np.random.Generator]:
     """The random generator of the training set of each model of a kind."""
     return (generator_of(stream(key, kind, model)) for model in range(models))
 
 
 def shadow_rows(
-    key: Key[Array, ""],
+    key: OneKey,
     pool: Pool,
     kind: str,
     records: Int[np.ndarray, " records"],
@@ -176,7 +176,7 @@ def draw_records(
 
 
 def train_rows(
-    key: Key[Array, ""],
+    key: OneKey,
     rows: Rows,
     pool: Pool,
     learner: Learner,

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, no_confidence, undecided
 from jaxaudit.audits.ks.by_group import dealt_groups_of, refuse_groups_of_members, with_groups
@@ -41,7 +40,7 @@ from jaxaudit.audits.ks.tests_of_use.test import EXACT, Judgement, judgement_of_
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
-from jaxaudit.metrics.arrays import Integers, Numbers
+from jaxaudit.metrics.arrays import Integers, Numbers, OneKey
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
 from jaxaudit.metrics.exchangeability import (
     Baseline,
@@ -92,7 +91,7 @@ INNOCENT = (
 
 
 def score_evidence(
-    key: Key[Array, ""],
+    key: OneKey,
     table: ScoreTable,
     target: ScoredModel,
     question: Question,
@@ -164,7 +163,7 @@ def _undirected(table: ScoreTable, target: ScoredModel, differ: str) -> str:
     return UNDIRECTED.format(differ=differ, names=names, told=hint)
 
 
-def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel) -> ScoreTest | None:
+def _against_holdout(key: OneKey, table: ScoreTable, target: ScoredModel) -> ScoreTest | None:
     """The exact test; None if the target has no score on both sets."""
     dealt_rows, size = table.rows("query", "holdout"), len(table.rows("query"))
     left, directions = target_residuals(table, target, dealt_rows)
@@ -183,7 +182,7 @@ def _against_holdout(key: Key[Array, ""], table: ScoreTable, target: ScoredModel
 
 
 def _by_members(
-    key: Key[Array, ""], table: ScoreTable, target: ScoredModel, question: Question, p_never: float | None
+    key: OneKey, table: ScoreTable, target: ScoredModel, question: Question, p_never: float | None
 ) -> MemoryAnswer | str:
     """What known members show; a reason if they show nothing, empty if there are none."""
     sets = [table.rows(role) for role in ("query", "holdout", "members")]
@@ -253,7 +252,7 @@ class ScoresTest:
 
 
 def judge_scores(
-    key: Key[Array, ""],
+    key: OneKey,
     table: ScoreTable,
     *,
     test: ScoresTest = ScoresTest(),
@@ -335,7 +334,7 @@ def or_direction(reasons: tuple[str, ...], table: ScoreTable, target: ScoredMode
 
 
 def _blind(
-    key: Key[Array, ""],
+    key: OneKey,
     table: ScoreTable,
     columns: dict[str, Numbers],
     *sets: Any,
@@ -350,7 +349,7 @@ def _blind(
 
 
 def _judgement(
-    key: Key[Array, ""],
+    key: OneKey,
     table: ScoreTable,
     target: ScoredModel,
     test: ScoresTest,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from jaxaudit.audits.bank_odds import Coarsening, all_logits, resolution_of, rounded
@@ -24,7 +24,7 @@ from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, ma
 from jaxaudit.data.pairs import are_copies
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, few
-from jaxaudit.metrics.arrays import Indices, Integers, Numbers, PerModel, Scores
+from jaxaudit.metrics.arrays import Indices, Integers, Numbers, OneKey, PerModel, Scores
 from jaxaudit.metrics.checks import (
     BEFORE_ON_HOLDOUT,
     BEFORE_OUTPUTS,
@@ -321,7 +321,7 @@ class SimulatedTarget(NamedTuple):
         if not self.parts:
             raise InputError(f"{self.name}: no data to train this target on; give at least one set.")
 
-    def draw(self, key: Key[Array, ""], pool: Pool, kind: str) -> Rows:
+    def draw(self, key: OneKey, pool: Pool, kind: str) -> Rows:
         return {kind: target_row(next(generators(key, kind, 1)), pool, self.parts)}
 
     def says(self, evidence: Evidence, kind: str) -> TargetOutputs:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, Shaped
+from jaxtyping import Array, Float, Shaped
 
 from jaxaudit.audits.ks.target import Evidence
 from jaxaudit.data.cache import cached_arrays
@@ -21,7 +21,7 @@ from jaxaudit.data.images import is_image, scale_images
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.ensemble.chunk import digest_of
-from jaxaudit.metrics.arrays import Indices, Integers
+from jaxaudit.metrics.arrays import Indices, Integers, OneKey
 from jaxaudit.metrics.difficulty import (
     MOST_TEACHERS,
     PARTS,
@@ -81,7 +81,7 @@ class TaughtDifficulty(NamedTuple):
 
 
 def taught_difficulty(
-    key: Key[Array, ""],
+    key: OneKey,
     examples: Examples,
     progress: Progress | None = None,
 ) -> TaughtDifficulty:
@@ -152,7 +152,7 @@ def _reductions(examples: Examples) -> tuple[str, ...]:
     return tuple(f"To teach how difficult a record is, {change}." for change in (few, small, gaps) if change)
 
 
-def _prepared(key: Key[Array, ""], examples: Examples) -> Float[np.ndarray, "n ..."]:
+def _prepared(key: OneKey, examples: Examples) -> Float[np.ndarray, "n ..."]:
     """The records as networks learn them: images with pixels from 0 to 1, or standardised numbers."""
     inputs, size = examples.inputs, _size(examples)
     inputs = inputs if inputs.dtype in (np.uint8, np.uint16) else inputs.astype(np.float32)
@@ -181,7 +181,7 @@ TAUGHT = "taught"
 
 
 def predictors_of(
-    key: Key[Array, ""],
+    key: OneKey,
     evidence: Evidence,
     indices: slice | Indices,
 ) -> Float[np.ndarray, "some kinds"]:
@@ -207,7 +207,7 @@ def predictors_of(
     return evidence.once(f"predictors {len(records)}", predict)
 
 
-def taught_by_records(key: Key[Array, ""], evidence: Evidence) -> TaughtDifficulty:
+def taught_by_records(key: OneKey, evidence: Evidence) -> TaughtDifficulty:
     """What query set, holdout and known members teach about the difficulty of each of their records, in this order. All
     tests and targets share it, and no output enters it.
     """
@@ -225,7 +225,7 @@ DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20
 
 
 def teach_difficulty(
-    key: Key[Array, ""],
+    key: OneKey,
     inputs: Float[np.ndarray, "n ..."],
     labels: Integers,
     units: Integers,
@@ -281,7 +281,7 @@ def learners_of(shape: tuple[int, ...], classes: int) -> "dict[str, NetworkLearn
     return learners
 
 
-def shifted(key: Key[Array, ""], inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
+def shifted(key: OneKey, inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
     """Moves each image by up to `SHIFT` pixels in each direction, at random; what comes in is 0."""
     padded = jnp.pad(inputs, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)))
     corners = jax.random.randint(key, (len(inputs), 2), 0, 2 * SHIFT + 1)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from jaxtyping import Array, Int, Key
+from jaxtyping import Int
 
 from jaxaudit.audits.ks.models import Rows, make_pool, train_rows
 from jaxaudit.audits.ks.target import (
@@ -37,6 +37,7 @@ from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.shadow import SHARE, refuse_few
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
@@ -307,7 +308,7 @@ def refuse(
 
 
 def train_shadows(
-    key: Key[Array, ""],
+    key: OneKey,
     query: Examples,
     calibration: Examples | None = None,
     learner: Learner | None = None,

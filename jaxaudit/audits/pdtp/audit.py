@@ -1,16 +1,16 @@
 """The `pdtp` audit: A(T), every A(T without t), and what another seed alone moves, the seed floor of each record."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Float
 from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Finding, trained_here
-from jaxaudit.audits.left_out import leave_out, outputs_of_seeds, uses_key
+from jaxaudit.audits.left_out import leave_out, say_everywhere, uses_key
 from jaxaudit.audits.pdtp.result import (
     Floor,
     GroupRisk,
@@ -23,10 +23,12 @@ from jaxaudit.data.examples import Examples
 from jaxaudit.data.labels import checked_groups, number_groups
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.data.table import duplicates
-from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
+from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.errors import InputError, check_distinct, check_ranges
-from jaxaudit.kernels.dtp import check_bins
-from jaxaudit.learners import Learner, LeavesOneOut
+from jaxaudit.kernels.dtp import MOST_BINS
+from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut
+from jaxaudit.membership import everyone
+from jaxaudit.metrics.arrays import Integers, Mask, Numbers, OneKey
 from jaxaudit.metrics.pdtp import BINS, DTP_1, SeedFloor, pdtp, seed_floor
 from jaxaudit.randomness import join_keys, keys_at, several, stream
 
@@ -48,7 +50,7 @@ class PDTPAudit:
         records: indices of the measured records.
         values: PDTP of each record in nats, the mean over measurements, with bins; `exact` without bins.
         dtp_bound: an upper bound in nats of the change of any output on any input, without bins, as proven for the
-            learner (`LeavesOneOut.dtp_bound`); the mean over measurements.
+            learner (`BoundsDTP`); the mean over measurements.
         classes, directions: as of `jaxaudit.metrics.PDTP`, in the measurement with the record's largest value.
         floor: the seed floor: PDTP if nothing is removed and only the seed differs; 0 for a learner without a seed.
         duplicates: the number of records with the same input and label, the record itself included.
@@ -62,16 +64,16 @@ class PDTPAudit:
         groups: the group of each record, numbered from 0, if whole groups were left out.
     """
 
-    records: Int[np.ndarray, " records"]
-    values: Float[np.ndarray, " records"]
-    exact: Float[np.ndarray, " records"]
-    dtp_bound: Float[np.ndarray, " records"] | None
-    classes: Int[np.ndarray, " records"]
-    directions: Int[np.ndarray, " records"]
+    records: Integers
+    values: Numbers
+    exact: Numbers
+    dtp_bound: Numbers | None
+    classes: Integers
+    directions: Integers
     floor: SeedFloor
-    duplicates: Int[np.ndarray, " records"]
-    only_member: Bool[np.ndarray, " records"]
-    measurements: Float[np.ndarray, "measurements records"]
+    duplicates: Integers
+    only_member: Mask
+    measurements: Float[np.ndarray, "measurements n"]
     class_names: tuple[str, ...]
     model: str
     train_accuracy: float
@@ -79,7 +81,7 @@ class PDTPAudit:
     examples: int
     bins: int
     seeded: bool
-    groups: Int[np.ndarray, " records"] | None = None
+    groups: Integers | None = None
     largest_group: int = 1
 
     @property
@@ -168,11 +170,11 @@ class PDTPAudit:
 
 
 def measure_pdtp(
-    key: Key[Array, ""],
+    key: OneKey,
     examples: Examples,
     learner: Learner,
     *,
-    records: Int[np.ndarray, " records"] | None = None,
+    records: Integers | None = None,
     bins: int = BINS,
     measurements: int = 1,
     seeds: int = 5,
@@ -182,7 +184,7 @@ def measure_pdtp(
 
     Trains A(T) and A(T without t) for each record t, with the same key and the same minibatches except for t, so that
     they differ only by the record. A learner with closed-form leave-one-out models (`LeavesOneOut`) is not refitted,
-    and gives `dtp_bound` where a bound is proven. A model trained without the only member of a
+    and a learner with a proven bound (`BoundsDTP`) gives `dtp_bound`. A model trained without the only member of a
     class has no record of that class: the learner defines its output, the value is large, and `only_member` marks it.
 
     Where `examples` have groups, such as patients, all records of t's group are left out together, and the PDTP of a
@@ -210,7 +212,9 @@ def measure_pdtp(
     """
     check_ranges("[1, inf)", measurements=measurements)
     check_ranges("[2, inf)", seeds=seeds)
-    check_bins(bins)
+    if bins:
+        # In one bin all outputs are equal, and of more probabilities have no digits.
+        check_ranges(f"[2, {MOST_BINS}]", bins=bins)
     if are_texts(examples):
         raise InputError(f"{examples.name}: texts have no classes; attack them by a bank (`train_shadows`, `attack`).")
     chosen, units = np.arange(len(examples)) if records is None else np.asarray(records), None
@@ -237,7 +241,7 @@ def measure_pdtp(
         left = leave_out(one, examples, learner, chosen, groups=units, execution=part)
         parts.append(pdtp(left.with_record, left.without_record, bins=bins))
         exact += pdtp(left.with_record, left.without_record, bins=0).values / len(keys)
-        if isinstance(learner, LeavesOneOut) and units is None:
+        if isinstance(learner, BoundsDTP) and units is None:
             bound = learner.dtp_bound(examples.labels, examples.labels[chosen], left)
             bounds += [] if bound is None else [bound]
         apart = max(apart, float(np.ptp(np.exp(left.with_record), axis=0).max()))
@@ -247,7 +251,10 @@ def measure_pdtp(
     floor = SeedFloor(np.zeros(len(chosen)), np.zeros(len(chosen)))
     if seeded:
         all_keys = join_keys([keys_at(keys, slice(1)), several(stream(key, "seed floor"), seeds - 1)])
-        outputs = outputs_of_seeds(all_keys, examples, learner, chosen, execution=of_floor)
+        # Each model of all records has a key of its own.
+        rows, pool = everyone(len(examples)).repeat(seeds, axis=0), (examples.inputs, examples.labels)
+        say = partial(say_everywhere, learner, examples.inputs[chosen])
+        outputs = fit_many(all_keys, rows, *pool, learner, execution=of_floor, summarize=say)
         floor = seed_floor(outputs, bins=bins)
     return PDTPAudit(
         records=chosen,

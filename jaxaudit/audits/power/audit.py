@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.ks.known_models import know_members, known_columns, of_rows
@@ -32,7 +32,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
-from jaxaudit.metrics.arrays import units_of_records
+from jaxaudit.metrics.arrays import OneKey, units_of_records
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
@@ -80,7 +80,7 @@ SOURCES = (HoldoutTest.source, MembersTest.source)
 
 
 def measure_power(
-    key: Key[Array, ""],
+    key: OneKey,
     query: Examples,
     calibration: Examples,
     learner: Learner,
@@ -201,7 +201,7 @@ def planned_sizes(query: int, holdout: int | None, members: int | None, fraction
     return query, holdout, query if members is None else members
 
 
-def _halves(key: Key[Array, ""], pool: Pool, draws: Int[np.ndarray, " models"]) -> Membership:
+def _halves(key: OneKey, pool: Pool, draws: Int[np.ndarray, " models"]) -> Membership:
     """A random half of the query set for each model, and a share of the calibration set for each draw."""
     records, groups = np.arange(pool.query.start, pool.query.stop), pool.groups
     half = len(np.unique(units_of_records(groups, len(records)))) // 2
@@ -221,7 +221,7 @@ DRAWS = 10
 
 
 def power_of_scores(
-    key: Key[Array, ""],
+    key: OneKey,
     table: ScoreTable,
     *,
     query_size: int | None = None,
@@ -282,9 +282,7 @@ def _names(table: ScoreTable, models: tuple[ScoredModel, ...], rows: np.ndarray)
     return names
 
 
-def _of_models(
-    key: Key[Array, ""], table: ScoreTable
-) -> tuple[Float[np.ndarray, "targets n"], Bool[np.ndarray, "targets n"]]:
+def _of_models(key: OneKey, table: ScoreTable) -> tuple[Float[np.ndarray, "targets n"], Bool[np.ndarray, "targets n"]]:
     """Targets that used a random half of the query set, from models that used none and all of it."""
     unused, used, rows = table.of("unused"), table.of("used"), table.rows("query")
     names = _names(table, (*unused, *used), rows)

@@ -41,7 +41,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, form_of
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.learners.learner import init_key
-from jaxaudit.metrics.arrays import Mask
+from jaxaudit.metrics.arrays import Mask, OneKey
 from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
@@ -53,7 +53,7 @@ from jaxaudit.unlearning.method import papers_of
 
 
 def compare_unlearning(
-    key: Key[Array, ""],
+    key: OneKey,
     train: Examples,
     test: Examples,
     learner: NetworkLearner,

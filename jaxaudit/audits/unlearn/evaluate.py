@@ -38,7 +38,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
-from jaxaudit.metrics.arrays import Mask, PerModel
+from jaxaudit.metrics.arrays import Mask, OneKey, PerModel
 from jaxaudit.metrics.efficacy import ROUNDING, Efficacy, computes_short, efficacy
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
@@ -293,7 +293,7 @@ def protocol_of(
 
 
 def distinguishability(
-    key: Key[Array, ""],
+    key: OneKey,
     log_odds: Mapping[str, Float[np.ndarray, "seeds forgotten"]],
     scores: Mapping[str, MethodScores],
 ) -> dict[str, tuple[ChallengeScore, ULira]]:
@@ -319,9 +319,7 @@ def distinguishability(
     }
 
 
-def challenge_and_u_lira(
-    key: Key[Array, ""], name: str, method: Answers, retrained: Answers
-) -> tuple[ChallengeScore, ULira]:
+def challenge_and_u_lira(key: OneKey, name: str, method: Answers, retrained: Answers) -> tuple[ChallengeScore, ULira]:
     """The challenge's score and U-LiRA against retrained models; each `name` has bootstraps of its own."""
     challenge, lira = (stream(key, purpose, name, 0) for purpose in ("challenge", "u-lira"))
     return (

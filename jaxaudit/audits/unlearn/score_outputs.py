@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Key
 from msgspec.structs import replace
 
 from jaxaudit.audits.unlearn.evaluate import challenge_and_u_lira, end
@@ -34,7 +33,7 @@ from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira_rate
-from jaxaudit.metrics.arrays import PerModel
+from jaxaudit.metrics.arrays import OneKey, PerModel
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.metrics.over_models import mean_of_models
@@ -43,7 +42,7 @@ from jaxaudit.randomness import stream
 
 
 def score_unlearning(
-    key: Key[Array, ""],
+    key: OneKey,
     methods: Mapping[str, Mapping[str, Any] | GivenModels],
     retrained: Mapping[str, Any] | GivenModels,
     labels: Any = None,
@@ -156,7 +155,7 @@ def score_unlearning(
 
 
 def _numbers(
-    key: Key[Array, ""], name: str, method: Answers, references: Answers
+    key: OneKey, name: str, method: Answers, references: Answers
 ) -> tuple[ChallengeScore, ULira, Estimate | None]:
     """The challenge's score, U-LiRA and its true positive rate, of a method's models against retrained ones."""
     # As `compare_unlearning` has them: equal outputs get equal intervals.

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Array, Key
-
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.target import Evidence, TargetOutputs
 from jaxaudit.audits.ks.taught import predictors_of, taught_by_records
 from jaxaudit.audits.ks.tests_of_use.test import OF_P, USED, Judgement, KSTest, Words, checks_of_sets, judgement_of_use
 from jaxaudit.data.examples import Role
 from jaxaudit.data.outputs.checks import UNCHANGED, of_one_model
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.checks import BEFORE_ON_HOLDOUT, BEFORE_OUTPUTS, HOLDOUT_APART, Check
 from jaxaudit.metrics.memory import deletion_test
 from jaxaudit.metrics.permutation import least_permutations
@@ -78,9 +77,7 @@ class DeletionTest(KSTest):
     trains = False
     left_out = "none"
 
-    def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
-    ) -> Judgement:
+    def judge(self, key: OneKey, outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]) -> Judgement:
         pool, dealt_records, before = evidence.pool, evidence.dealt_records, outputs.before
         assert before is not None  # `refuse` of the audit has seen to it
         predictors = predictors_of(key, evidence, dealt_records)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-from jaxtyping import Array, Key
 
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.target import Evidence, TargetOutputs
@@ -24,6 +23,7 @@ from jaxaudit.audits.ks.tests_of_use.test import (
 )
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.checks import (
     HOLDOUT_APART,
     HOLDOUT_MODELS,
@@ -111,7 +111,7 @@ class HoldoutTest(KSTest):
     def kinds(self) -> tuple[str, ...]:
         return (Kind.MIXED,) if self.mixed else ()
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+    def draw(self, key: OneKey, pool: Pool) -> Rows:
         if not self.mixed:
             return {}
         pooled = np.r_[pool.query, pool.holdout]
@@ -121,9 +121,7 @@ class HoldoutTest(KSTest):
         rows = shadow_rows(key, pool, Kind.MIXED, pooled, count, self.mixed, pool.groups, with_members=True)
         return {Kind.MIXED: rows}
 
-    def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
-    ) -> Judgement:
+    def judge(self, key: OneKey, outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]) -> Judgement:
         checks, recipe = checks_of_sets(key, evidence), ""
         if self.mixed:
             fit = evidence.fit(HOLDOUT_MODELS, Kind.MIXED)
@@ -153,7 +151,7 @@ class HoldoutTest(KSTest):
 TEST = HoldoutTest
 
 
-def _by_models(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stated: float, recipe: str) -> Usage:
+def _by_models(key: OneKey, outputs: TargetOutputs, evidence: Evidence, stated: float, recipe: str) -> Usage:
     """The numbers of the test with its shadow models; `recipe` says how to get better ones."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     return holdout_test(
@@ -172,7 +170,7 @@ def _by_models(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, 
     )
 
 
-def _alone(key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
+def _alone(key: OneKey, outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
     """The numbers of the test without a shadow model: the exact p-value of the members test's score."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     scores = residual_scores(outputs.log_odds[dealt_records], predictors_of(key, evidence, dealt_records))

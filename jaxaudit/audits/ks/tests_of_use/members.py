@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence
 from jaxaudit.audits.ks.target import Evidence, TargetOutputs
@@ -22,6 +21,7 @@ from jaxaudit.audits.ks.tests_of_use.test import (
 )
 from jaxaudit.data.examples import Role
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.checks import HOLDOUT_APART, MEMBERS_LIKE_QUERY, MEMBERS_OUTPUTS, Check
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
 from jaxaudit.metrics.exchangeability import holdout_like_query
@@ -105,9 +105,7 @@ class MembersTest(KSTest):
                 "target remembers (`members`)."
             )
 
-    def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
-    ) -> Judgement:
+    def judge(self, key: OneKey, outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]) -> Judgement:
         pool, member_records, dealt_records = evidence.pool, evidence.known_members, evidence.dealt_records
         members, indices = member_records.stop - member_records.start, np.r_[dealt_records, member_records]
         predictors, target_odds = predictors_of(key, evidence, indices), outputs.log_odds[indices]

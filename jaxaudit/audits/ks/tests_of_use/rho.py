@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import jax
 import msgspec
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float
 
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.finding import sentence as capital
@@ -27,7 +27,7 @@ from jaxaudit.data.outputs.outputs import match_logits, match_precision
 from jaxaudit.errors import InputError
 from jaxaudit.membership import only
 from jaxaudit.metrics import checks as preflight
-from jaxaudit.metrics.arrays import Integers
+from jaxaudit.metrics.arrays import Integers, OneKey
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import Rho, deciding, noise_floor, paper_rule, rho, verdict
 from jaxaudit.randomness import stream
@@ -90,7 +90,7 @@ class RhoTest(KSTest):
                 f"subsample above 0 and at most 1 (got {self.subsample:g})."
             )
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+    def draw(self, key: OneKey, pool: Pool) -> Rows:
         calibrations = generators(key, Kind.CALIBRATION, self.replicates)
         query, both_sets = (
             only(np.r_[records], len(pool.examples)) for records in (pool.query, (pool.query, pool.calibration))
@@ -103,9 +103,7 @@ class RhoTest(KSTest):
             Kind.BOTH: np.repeat(both_sets, self.controls, axis=0),
         }
 
-    def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
-    ) -> Judgement:
+    def judge(self, key: OneKey, outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]) -> Judgement:
         if not (evidence.count(Kind.QUERY) and evidence.count(Kind.CALIBRATION)):
             raise InputError(
                 "rho compares models trained on only the query set with models trained on only the calibration set, "

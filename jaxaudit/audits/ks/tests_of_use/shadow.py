@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-from jaxtyping import Array, Key
 
 from jaxaudit.audits.finding import Confidence, no_confidence
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
@@ -20,6 +19,7 @@ from jaxaudit.audits.ks.tests_of_use.test import (
 )
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.checks import (
     CALIBRATION_LIKE_QUERY,
     CALIBRATION_LIKE_TARGET,
@@ -110,7 +110,7 @@ class ShadowTest(KSTest):
     def kinds(self) -> tuple[str, ...]:
         return OF_QUERY
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+    def draw(self, key: OneKey, pool: Pool) -> Rows:
         query = np.arange(pool.query.start, pool.query.stop)
         shares = (
             (query[:0], 0, self.never),
@@ -122,9 +122,7 @@ class ShadowTest(KSTest):
             for kind, (records, count, models) in zip(self.kinds(), shares, strict=True)
         }
 
-    def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
-    ) -> Judgement:
+    def judge(self, key: OneKey, outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]) -> Judgement:
         n, kinds, in_calibration = evidence.queries, self.kinds(), evidence.in_calibration
         fit = evidence.fit(SHADOW_MODELS, *kinds)
         recipe = better_recipe(fit)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 
 import msgspec
 import numpy as np
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Bool, Float
 
 from jaxaudit.audits.finding import Confidence, Finding, Tone, no_confidence, undecided
 from jaxaudit.audits.finding import sentence as as_sentence
@@ -22,7 +22,7 @@ from jaxaudit.audits.ks.result import Details, OwnNumbers
 from jaxaudit.audits.ks.target import Evidence, TargetOutputs
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.arrays import Indices
+from jaxaudit.metrics.arrays import Indices, OneKey
 from jaxaudit.metrics.checks import (
     HOLDOUT_LIKE_QUERY,
     HOLDOUT_OUTPUTS,
@@ -138,7 +138,7 @@ OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS, HOLDOUT_OUTPUTS, OUTPUTS_O
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
 
 
-def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
+def exchangeable(key: OneKey, evidence: Evidence) -> Alike:
     """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
 
     def measure() -> Alike:
@@ -151,14 +151,14 @@ def exchangeable(key: Key[Array, ""], evidence: Evidence) -> Alike:
     return evidence.once("dealt", measure)
 
 
-def checks_of_sets(key: Key[Array, ""], evidence: Evidence) -> tuple[Check, Check]:
+def checks_of_sets(key: OneKey, evidence: Evidence) -> tuple[Check, Check]:
     """Whether query set and holdout are alike, and whether copies lie in both."""
     alikeness = exchangeable(key, evidence)
     return holdout_like_query(alikeness), holdout_apart(alikeness)
 
 
 def sets_alike(
-    key: Key[Array, ""],
+    key: OneKey,
     evidence: Evidence,
     indices: slice | Indices,
     size: int,
@@ -285,16 +285,14 @@ class KSTest(Protocol):
         """
         return ()
 
-    def draw(self, key: Key[Array, ""], pool: Pool) -> Rows:
+    def draw(self, key: OneKey, pool: Pool) -> Rows:
         """The membership masks of its models, by kind; each mask depends only on the key, its kind and its number.
         Records of a bank have no inputs. Models of rho (`query`, `calibration`, `control`) are trained if `RhoTest` is
         among the tests; other tests may use them without drawing them.
         """
         return {}
 
-    def judge(
-        self, key: Key[Array, ""], outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]
-    ) -> Judgement:
+    def judge(self, key: OneKey, outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]) -> Judgement:
         """The judgement on one target from the numbers alone.
 
         The audit adds the checks to the finding, and gives no verdict if a decisive check that it depends on failed.

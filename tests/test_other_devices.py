@@ -43,14 +43,14 @@ def a_block(one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], tuple
     run = partial(batches.run_block, one, shared=False, uneven=False)
     arrays = words(9, *shape), whole(9), whole(2, 3, 4), words(2, 3, 4)
     return lambda states, inputs, labels, indices, weights: run(
-        states, (KEYS, 0, 0), inputs, labels, indices, weights, 0, 2
+        states, (KEYS, 0, 0), (inputs, labels), indices, weights, 0, 2
     ), (states, *arrays)
 
 
 def a_gradient(one: Any, shape: tuple[int, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """One model's, as it is trained from the host."""
     state = jax.eval_shape(one.init, KEYS[0])
-    arrays = state.params, words(9, *shape), whole(9), whole(4), words(4)
+    arrays = state.params, (words(9, *shape), whole(9)), (whole(4), words(4))
     return lambda state, *arrays: chunk._gradient(one, state, *arrays, (KEYS[0], 0, 0)), (state, *arrays)
 
 

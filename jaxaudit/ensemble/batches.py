@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Bool, Float, Int, Key, Real, UInt32
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, cores
 from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
@@ -64,13 +64,6 @@ def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
     return jax.vmap(lambda key: learner.init(init_key(key)))(keys)
 
 
-def chunk_bits(keys: Key[Array, " models"], epoch: int, count: int, *, shared: bool = False) -> UInt32[Array, "m n"]:
-    """At least `count` random words of one epoch for every model of a chunk, or for the first if all share a key: a
-    power of two, so that few programs are compiled. Returns at once.
-    """
-    return _chunk_bits(keys, epoch, 1 << max(count - 1, LEAST_WORDS - 1).bit_length(), shared)
-
-
 @partial(jax.jit, static_argnames=("count", "shared"))
 def _chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count: int, shared: bool) -> Array:
     return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys[:1] if shared else keys)
@@ -81,8 +74,7 @@ def run_block(
     learner: SteppedLearner,
     states: Any,
     when: When,
-    inputs: Real[Array, "examples ..."],
-    labels: Int[Array, " examples"],
+    pool: tuple[Array, Array],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
     weights: Float[Array, "block models batch"],
     start: int | Int[Array, ""],
@@ -94,7 +86,7 @@ def run_block(
     One program serves all `start`, `stop` and `when`. `uneven`: a minibatch without weights must change no model.
     """
     drop_axis, add_axis = partial(jax.tree.map, lambda x: x[0]), partial(jax.tree.map, lambda x: x[None])
-    keys, epoch, before = when
+    (keys, epoch, before), (inputs, labels) = when, pool
 
     def step(state: Any, chosen: Any, weight: Array, moment: Moment) -> Any:
         batch_inputs, batch_labels = chosen if shared else (inputs[chosen], labels[chosen])
@@ -229,14 +221,28 @@ class Tables:
         keys: Key[Array, " models"],
         rows: Bool[np.ndarray, "models examples"],
     ) -> None:
-        self.group, self.keys, self.rows, self.batch = group, keys, rows, learner.batch_size
+        self.group, self.keys, self.rows = group, keys, rows
+        self.batch, self.epochs = learner.batch_size, learner.epochs
         self.length = _block_length(learner, group.steps, len(rows))
         self.members = [] if group.pool else [np.flatnonzero(row) for row in rows]
         self.words = rows.shape[1] if group.pool else max(map(len, self.members))
 
     def draw(self, epoch: int) -> UInt32[Array, "models words"]:
-        """The random words of an epoch; returns at once, while the device still computes."""
-        return chunk_bits(self.keys, epoch, self.words, shared=self.group.shared)
+        """The random words of an epoch; returns at once, while the device still computes. There are a power of two of
+        them, so that few programs are compiled.
+        """
+        count = 1 << max(self.words - 1, LEAST_WORDS - 1).bit_length()
+        return _chunk_bits(self.keys, epoch, count, self.group.shared)
+
+    def of_all_epochs(self) -> Iterator[StepBlock]:
+        """The blocks of steps of all epochs. An epoch's words are requested before the steps of the previous one: an
+        accelerator runs one program after another.
+        """
+        drawn = self.draw(0) if self.epochs else None
+        for epoch in range(self.epochs):
+            now, drawn = drawn, self.draw(epoch + 1) if epoch + 1 < self.epochs else None
+            assert now is not None
+            yield from self.blocks(epoch, now)
 
     def blocks(self, epoch: int, drawn: UInt32[Array, "models words"]) -> Iterator[StepBlock]:
         bits = np.asarray(drawn)[:, : self.words]
@@ -278,23 +284,6 @@ class Tables:
         with ThreadPoolExecutor(len(cores()) if accelerated() else 1) as threads:
             list(threads.map(fill, range(len(self.rows))))
         return indices, weights
-
-
-def step_blocks(
-    learner: SteppedLearner,
-    group: ChunkGroup,
-    keys: Key[Array, " models"],
-    rows: Bool[np.ndarray, "models examples"],
-) -> Iterator[StepBlock]:
-    """The blocks of steps of all epochs. An epoch's words are requested before the steps of the previous one: an
-    accelerator runs one program after another.
-    """
-    tables = Tables(learner, group, keys, rows)
-    drawn = tables.draw(0) if learner.epochs else None
-    for epoch in range(learner.epochs):
-        now, drawn = drawn, tables.draw(epoch + 1) if epoch + 1 < learner.epochs else None
-        assert now is not None
-        yield from tables.blocks(epoch, now)
 
 
 def place_block(block: StepBlock, group: ChunkGroup) -> tuple[Array, Array]:

@@ -21,18 +21,18 @@ from typing import IO, Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, Real
+from jaxtyping import Array, Int, Key, Real
 
 from jaxaudit.data.paths import DRAFT, open_regular, whole_file
 from jaxaudit.ensemble.batches import (
     DISPATCH,
     StepBlock,
+    Tables,
     When,
     init_chunk,
     place_block,
     place_models,
     run_block,
-    step_blocks,
 )
 from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
 from jaxaudit.errors import InputError
@@ -187,29 +187,24 @@ def steps_from_host(learner: SteppedLearner) -> bool:
 
 
 def train_from_host(
-    learner: SteppedLearner,
-    group: ChunkGroup,
-    keys: Key[Array, " one"],
-    rows: Bool[np.ndarray, "one examples"],
-    pool: tuple[Array, Array],
-    advance: Callable[[int], None],
+    learner: SteppedLearner, tables: Tables, pool: tuple[Array, Array], advance: Callable[[int], None]
 ) -> TrainState:
     """Trains one model to the end, step by step from the host. The returned state has a leading axis of one. `advance`
     is called with the number of steps since the last call.
     """
     with DISPATCH:
-        state = jax.tree.map(lambda leaf: leaf[0], init_chunk(learner, keys))
-    key, gradient = keys[0], jax.tree.map(jnp.zeros_like, state.params)
+        state = jax.tree.map(lambda leaf: leaf[0], init_chunk(learner, tables.keys))
+    key, gradient = tables.keys[0], jax.tree.map(jnp.zeros_like, state.params)
     update = _update_at_once if _optimizer_reads_params(learner, state, key) else _update_in_parts
-    for block in step_blocks(learner, group, keys, rows):
-        indices = block.indices if group.shared else block.indices[:, 0]
+    for block in tables.of_all_epochs():
+        indices = block.indices if tables.group.shared else block.indices[:, 0]
         for step in range(block.steps):
             weight = block.weights[step, 0]
             if weight.any():
                 batch = jnp.asarray(indices[step]), jnp.asarray(weight)
                 when = key, block.epoch, block.before + step
                 with DISPATCH:
-                    gradient, module_state = _gradient(learner, state, gradient, *pool, *batch, when)
+                    gradient, module_state = _gradient(learner, state, gradient, pool, batch, when)
                     state = update(learner, state, gradient, module_state, when)
                 jax.block_until_ready(state)
             advance(1)
@@ -221,13 +216,12 @@ def _gradient(
     learner: SteppedLearner,
     state: TrainState,
     last: Any,
-    inputs: Array,
-    labels: Array,
-    chosen: Array,
-    weight: Array,
+    pool: tuple[Array, Array],
+    batch: tuple[Array, Array],
     when: When,
 ) -> tuple[Any, Any]:
     """The gradient, written into the memory of the `last` one: new memory in every step would take 1/6 of its time."""
+    (inputs, labels), (chosen, weight) = pool, batch
     state = state._replace(moment=moment_of(*when))
     return learner.gradient(state, inputs[chosen], labels[chosen], weight)
 
@@ -302,30 +296,28 @@ def train_chunk(
     if group is None or not isinstance(learner, SteppedLearner):
         weights = place_models(chunk.membership[:].astype(np.float32))
         return _fit_chunk(learner, place_models(chunk.keys), *pool, weights)
-    train = train_from_host if steps_from_host(learner) and len(chunk.rows) == 1 else _train_on_device
+    train, keys = _train_on_device, place_models(chunk.keys)
+    if steps_from_host(learner) and len(chunk.rows) == 1:
+        train, keys = train_from_host, chunk.keys
+    tables = Tables(learner, group, keys, chunk.membership[:])
     # The states must have no name here: it would keep them on the devices while the next chunk trains.
-    return jax.vmap(learner.finish)(train(learner, group, chunk.keys, chunk.membership[:], pool, advance))
+    return jax.vmap(learner.finish)(train(learner, tables, pool, advance))
 
 
 def _train_on_device(
-    learner: SteppedLearner,
-    group: ChunkGroup,
-    keys: Array,
-    rows: np.ndarray,
-    pool: tuple[Array, Array],
-    advance: Callable[[int], None],
+    learner: SteppedLearner, tables: Tables, pool: tuple[Array, Array], advance: Callable[[int], None]
 ) -> TrainState:
-    keys = place_models(keys)
+    keys, group = tables.keys, tables.group
     with DISPATCH:
         states = init_chunk(learner, keys)
 
-    def tables() -> Iterator[tuple[tuple[Array, Array], StepBlock]]:
-        for block in step_blocks(learner, group, keys, rows):
+    def placed() -> Iterator[tuple[tuple[Array, Array], StepBlock]]:
+        for block in tables.of_all_epochs():
             yield place_block(block, group), block
 
     most, steps, began = FIRST_STEPS // 2, 1, time.monotonic()
     # Tables are made while the devices work on the previous block; at most one call is pending.
-    for arrays, block in ahead(tables()):
+    for arrays, block in ahead(placed()):
         start = 0
         while start < block.steps:
             jax.block_until_ready(states)
@@ -334,9 +326,9 @@ def _train_on_device(
             steps, began = min(most, block.steps - start), time.monotonic()
             with DISPATCH:
                 when, kind = (keys, block.epoch, block.before), (group.shared, group.uneven)
-                states = run_block(learner, states, when, *pool, *arrays, start, start + steps, *kind)
+                states = run_block(learner, states, when, pool, *arrays, start, start + steps, *kind)
             start += steps
-            advance(steps * len(rows))
+            advance(steps * len(tables.rows))
     return states
 
 

@@ -36,8 +36,8 @@ def _listen(calls: IO[bytes], waiting: SimpleQueue[bytes]) -> None:
 
 def _answered(call: bytes) -> bytes:
     try:
-        fn, args, kwargs = pickle.loads(call)
-        return pickle.dumps((True, fn(*args, **kwargs)), protocol=5)
+        work = pickle.loads(call)
+        return pickle.dumps((True, work()), protocol=5)
     except Exception as error:
         try:
             return pickle.dumps((False, error), protocol=5)

@@ -168,7 +168,7 @@ def _block_program(
     own_keys = place_models(keys_at(keys, group.rows))
     tables = Tables(learner, group, own_keys, membership[group.rows])
     block = next(tables.blocks(0, tables.draw(0)))
-    arguments = ((own_keys, 0, 0), *pool, *place_block(block, group))
+    arguments = ((own_keys, 0, 0), pool, *place_block(block, group))
     with DISPATCH:
         init = init_chunk.lower(learner, own_keys).compile()
         # A program is found again if its arguments are placed alike.

@@ -8,8 +8,9 @@ import io
 import os
 import pickle
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from stat import S_ISDIR
@@ -36,11 +37,8 @@ SETTLED = 60.0
 """A folder older than this many seconds, whose lock is free, was left by a killed process."""
 
 
-@runtime_checkable
-class ArraySource(Protocol):
-    def load(self, name: str) -> np.ndarray:
-        """The array of this name."""
-        ...
+ArraySource = Callable[[str], np.ndarray]
+"""The array of a name."""
 
 
 @runtime_checkable
@@ -52,20 +50,17 @@ class SharesArrays(Protocol):
         ...
 
 
-class ArrayFiles(NamedTuple):
-    """Large arrays in files of a private folder; workers map them into memory: a copy for a machine."""
-
-    folder: str
-
-    def load(self, name: str) -> np.ndarray:
-        """The array of this name; `InputError` if the worker does not see the folder."""
-        try:
-            return np.asarray(np.load(Path(self.folder) / f"{name}.npy", mmap_mode="r", allow_pickle=False))
-        except OSError as error:
-            raise InputError(
-                f"a worker cannot read the records in {self.folder} ({error.strerror}): workers on other machines "
-                "need checkpoints in a folder that all of them see."
-            ) from error
+def load_mapped(folder: str, name: str) -> np.ndarray:
+    """The array of this name in a private folder, which workers map into memory: a copy for a machine. `InputError` if
+    the worker does not see the folder.
+    """
+    try:
+        return np.asarray(np.load(Path(folder) / f"{name}.npy", mmap_mode="r", allow_pickle=False))
+    except OSError as error:
+        raise InputError(
+            f"a worker cannot read the records in {folder} ({error.strerror}): workers on other machines "
+            "need checkpoints in a folder that all of them see."
+        ) from error
 
 
 @contextmanager
@@ -84,7 +79,7 @@ def shared(executor: Any, arrays: Mapping[str, np.ndarray], beside: Path | None)
         with writing("the records for workers", advice):
             for name, array in arrays.items():
                 np.save(Path(folder) / f"{name}.npy", array, allow_pickle=False)
-        yield ArrayFiles(folder)
+        yield partial(load_mapped, folder)
 
 
 def drop_left(parent: Path) -> None:
@@ -161,8 +156,8 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         if isinstance(pid, tuple):
             name, dtype = pid
-            return self.source.load(name).view(dtype)
-        return self.learner if pid == LEARNER else self.source.load(pid)
+            return self.source(name).view(dtype)
+        return self.learner if pid == LEARNER else self.source(pid)
 
 
 def unpack_value(code: bytes, source: ArraySource, learner: Any = None) -> Any:
@@ -208,12 +203,8 @@ class Trained(NamedTuple):
 Answer = Trained | Other | Failed
 
 
-class _Work(NamedTuple):
-    learner: Learner
-    summarize: Summarize | None
-    pool: tuple[Array, Array]
-
-
+_Work = tuple[Learner, Summarize | None, tuple[Array, Array]]
+"""A learner, what summarises its models, and the pool on this process's devices."""
 _learners: dict[bytes, Learner] = {}
 _work: dict[tuple[bytes, bytes], _Work] = {}
 _lock = Lock()
@@ -236,8 +227,9 @@ def train_there(task: Task) -> Answer:
 
 def _trained(work: _Work, task: Task) -> Trained | Failed:
     try:
-        params = train_chunk(work.learner, task.chunk, work.pool, lambda _: None)
-        rows, tree = summarized(work.summarize, params, task.chunk.rows)
+        learner, summarize, pool = work
+        params = train_chunk(learner, task.chunk, pool, lambda _: None)
+        rows, tree = summarized(summarize, params, task.chunk.rows)
         # cloudpickle sends classes of a script by value, since the receiver cannot import them.
         return Trained(rows, cloudpickle.dumps(tree, protocol=5))
     except ModuleNotFoundError:
@@ -258,7 +250,7 @@ def _work_of(task: Task) -> _Work:
             _learners[task.learner] = unpack_value(task.learner, task.source)
         learner = _learners[task.learner]
         summarize, *pool = unpack_value(task.rest, task.source, learner)
-        _work[key] = _Work(learner, summarize, place_pool(tuple(pool)))
+        _work[key] = learner, summarize, place_pool(tuple(pool))
     return _work[key]
 
 

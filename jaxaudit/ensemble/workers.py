@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
@@ -42,8 +43,8 @@ class WorkerEnded(RuntimeError):
 class Worker(Protocol):
     """A process that answers one call at a time."""
 
-    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Returns `fn(*args, **kwargs)`, computed in the process; raises `WorkerEnded` if the process ends."""
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Returns `work()`, computed in the process; raises `WorkerEnded` if the process ends."""
         ...
 
     def kill(self) -> None:
@@ -51,11 +52,8 @@ class Worker(Protocol):
         ...
 
 
-class _Asked(NamedTuple):
-    future: Future[Any]
-    fn: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+_Task = tuple[Future[Any], Callable[[], Any]]
+"""A call, and where its answer is awaited."""
 
 
 class Pulling:
@@ -64,7 +62,7 @@ class Pulling:
     """
 
     def __init__(self, start: Callable[[int], Worker], places: int) -> None:
-        self._start, self._lock, self._asked = start, Lock(), SimpleQueue[_Asked | None]()
+        self._start, self._lock, self._asked = start, Lock(), SimpleQueue[_Task | None]()
         self._closed, self._left, self._error = False, places, RuntimeError("there are no workers")
         self._workers: dict[int, Worker] = {}
         self._answered, self._first = 0, 0.0
@@ -79,13 +77,13 @@ class Pulling:
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """The future result of this call in a worker; a RuntimeError if it is closed, or no worker can be started."""
-        task = _Asked(Future(), fn, args, kwargs)
+        future = Future[Any]()
         with self._lock:
             if self._closed or not self._left:
                 raise RuntimeError("the workers are closed" if self._closed else str(self._error))
-            self._asked.put(task)
+            self._asked.put((future, partial(fn, *args, **kwargs)))
             self._begin()
-        return task.future
+        return future
 
     def close(self) -> None:
         """Ends all workers at once, even during a task."""
@@ -100,7 +98,7 @@ class Pulling:
             thread.join(timeout=5)
         while not self._asked.empty():
             if (task := self._asked.get()) is not None:
-                task.future.cancel()
+                task[0].cancel()
 
     def __enter__(self) -> Any:
         return self
@@ -151,21 +149,22 @@ class Pulling:
             self._left, self._error = self._left - 1, error
             while not self._left and not self._asked.empty():
                 task = self._asked.get()
-                if task is not None and task.future.set_running_or_notify_cancel():
-                    task.future.set_exception(error)
+                if task is not None and task[0].set_running_or_notify_cancel():
+                    task[0].set_exception(error)
 
 
-def _answer(worker: Worker, task: _Asked, failed: int) -> tuple[int, BaseException | None]:
+def _answer(worker: Worker, task: _Task, failed: int) -> tuple[int, BaseException | None]:
     """Runs a task; returns the place's number of failures in a row, and the error that ended the worker, or None."""
-    if not task.future.set_running_or_notify_cancel():
+    future, work = task
+    if not future.set_running_or_notify_cancel():
         return failed, None
     try:
-        task.future.set_result(worker.call(task.fn, task.args, task.kwargs))
+        future.set_result(worker.call(work))
     except BaseException as error:
         # Kill the worker before the error is reported: another one replaces it.
         with suppress(Exception):
             worker.kill()
-        task.future.set_exception(error)
+        future.set_exception(error)
         # A worker that ended may have been ended from outside, which is no failure of its place. Tasks catch their own
         # errors, so an error in an answer is a failure of the worker.
         return (failed if isinstance(error, WorkerEnded) else failed + 1), error
@@ -249,10 +248,10 @@ class _Process:
         )
         self._lock = Lock()
 
-    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, work: Callable[[], Any]) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        content = pickle.dumps((fn, args, kwargs), protocol=5)
+        content = pickle.dumps(work, protocol=5)
         try:
             write_frame(self._process.stdin, content)
             answer = read_frame(self._process.stdout)
@@ -320,11 +319,11 @@ class RayWorkers(Pulling):
         actor = ray.remote(_Actor).options(**resources, runtime_env={"env_vars": _environment_of_actor(kind)})
         super().__init__(lambda place: _RayWorker(ray, actor, lambda: self._closed), count or available)
 
-    def share(self, arrays: Mapping[str, np.ndarray]) -> "ObjectStore":
+    def share(self, arrays: Mapping[str, np.ndarray]) -> Callable[[str], np.ndarray]:
         """Puts the arrays into Ray's object store; arrays of the previous call are dropped."""
         # These references keep the arrays in the store, since a restarted actor loads them again.
         self._refs = {name: self._refs.get(name) or self._ray.put(array) for name, array in arrays.items()}
-        return ObjectStore(self._refs)
+        return partial(load_stored, self._refs)
 
     def close(self) -> None:
         """Ends all actors, and Ray itself if it was started here."""
@@ -336,36 +335,31 @@ class RayWorkers(Pulling):
             ray.shutdown()
 
 
-class ObjectStore(NamedTuple):
-    """Large arrays in Ray's object store, by name."""
-
-    refs: dict[str, Any]
-
-    def load(self, name: str) -> np.ndarray:
-        """The array of this name, in memory that all workers of a node share."""
-        return _ray().get(self.refs[name])
+def load_stored(refs: Mapping[str, Any], name: str) -> np.ndarray:
+    """The array of this name in Ray's object store, in memory that all workers of a node share."""
+    return _ray().get(refs[name])
 
 
 class _Actor:
-    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return fn(*args, **kwargs)
+    def call(self, work: Callable[[], Any]) -> Any:
+        return work()
 
 
 class _RayWorker:
     def __init__(self, ray: Any, actor: Any, is_closed: Callable[[], bool]) -> None:
         self._ray, self._actor = ray, actor.remote()
-        ready = self._actor.call.remote(socket.gethostname, (), {})
+        ready = self._actor.call.remote(socket.gethostname)
         while not ray.wait([ready], timeout=LOOK_SECONDS)[0]:
             if is_closed():
                 self.kill()
                 raise WorkerEnded("closed before it had a machine")
         self._node = ray.get(ready)
 
-    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, work: Callable[[], Any]) -> Any:
         errors = self._ray.exceptions
         lost = (errors.RayActorError, errors.WorkerCrashedError, errors.ObjectLostError, errors.RaySystemError)
         try:
-            return self._ray.get(self._actor.call.remote(fn, args, kwargs))
+            return self._ray.get(self._actor.call.remote(work))
         except lost as error:
             raise WorkerEnded(f"an actor on {self._node}: {first_line(error)}") from error
 

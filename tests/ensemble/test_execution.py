@@ -160,8 +160,8 @@ class Answering:
     def __init__(self, answer: Any) -> None:
         self.answer, self.ended = answer, threading.Event()
 
-    def call(self, fn: Any, args: Any, kwargs: Any) -> Any:
-        return self.answer(self, fn)
+    def call(self, work: Any) -> Any:
+        return self.answer(self, work)
 
     def kill(self) -> None:
         self.ended.set()

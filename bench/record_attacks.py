@@ -43,7 +43,7 @@ from sklearn.metrics import roc_auc_score
 
 from bench.harness import Bench, Claim, Spread, Timings, interleave, report
 from jaxaudit.attacks.records import RECORD_ATTACKS, RMIA, LiRA, ShadowScores
-from jaxaudit.attacks.records.attack import FixedDesign, fixed_design
+from jaxaudit.attacks.records.attack import fixed_design
 from jaxaudit.attacks.records.lira import log_normal
 from jaxaudit.attacks.records.rmia import share_exceeded
 
@@ -108,15 +108,15 @@ def paired_world(models: int, records: int, population: int) -> tuple[ShadowScor
     used[:-1:2, :records], used[1:-1:2, :records], used[-1, :records] = drawn[1:], ~drawn[1:], drawn[0]
     gap = np.abs(random.normal(0, 2, records + population))
     odds = random.normal(2, 2, records + population) + random.normal(size=used.shape) + gap * used
-    parts = (fixed_design(used[:-1, part]) for part in (slice(records), slice(records, None)))
-    design = FixedDesign(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    parts = [fixed_design(used[:-1, part]) for part in (slice(records), slice(records, None))]
+    design = np.concatenate(parts, axis=1)
     unused = np.arange(records + population) >= records
     return ShadowScores(odds[:-1, None], used[:-1], odds[-1:, None], design, unused), used[-1]
 
 
 def of_records(world: ShadowScores, records: int) -> ShadowScores:
     """The same of the first records alone, without any that no model used."""
-    of_design = FixedDesign(*(part[:records] for part in world.design or ()))
+    of_design = None if world.design is None else world.design[:, :records]
     models, targets = world.models[:, :, :records], world.attacked[:, :, :records]
     return ShadowScores(models, world.membership[:, :records], targets, of_design)
 

@@ -6,7 +6,6 @@ whether rows and columns of a target's outputs are in the order of its records a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -29,17 +28,6 @@ RANK_LEVEL = 1e-2
 """How often rows in a random order may be taken for rows in order. A lower one refuses more models of little skill."""
 MOST_SHOWN = 10
 _BLOCK = 1 << 19
-
-
-class Ranked(NamedTuple):
-    """How well a model ranks the records of each class before all others.
-
-    `area` is the area under the ROC curve of a class's column, averaged over the classes that occur. `p` is how often
-    records in a random order reach it, by the normal approximation of all permutations.
-    """
-
-    area: float
-    p: float
 
 
 def moved_columns(
@@ -99,8 +87,11 @@ def counted(probabilities: Float[np.ndarray, "n classes"], labels: Integers) -> 
     return np.bincount(labels * classes + np.concatenate(called), minlength=classes**2).reshape(classes, classes)
 
 
-def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Integers) -> Ranked | None:
-    """How well a model ranks the records of each class, whatever the sizes of the classes; None of a single class."""
+def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Integers) -> tuple[float, float] | None:
+    """How well a model ranks the records of each class before all others, whatever the sizes of the classes; None of a
+    single class. The area under the ROC curve of a class's column, averaged over the classes that occur; and how often
+    records in a random order reach it, by the normal approximation of all permutations.
+    """
     classes, class_places, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     n = len(labels)
     if len(classes) < 2:
@@ -112,7 +103,7 @@ def ranked(probabilities: Float[np.ndarray, "n classes"], labels: Integers) -> R
     apart = parts - (parts @ sizes / n)[:, None]
     variance = float((apart**2).sum(axis=0) @ sizes) / (n - 1)
     p = float(special.ndtr(-total / variance**0.5)) if variance > 0 else 1.0
-    return Ranked(0.5 + total, p)
+    return 0.5 + total, p
 
 
 def _reach(recalls: Float[np.ndarray, " classes"]) -> float:
@@ -340,7 +331,7 @@ def target_accuracy(
     *,
     of: str = "query set",
     check: str = TARGET_OUTPUTS,
-    ranking: Ranked | None = None,
+    ranking: tuple[float, float] | None = None,
 ) -> Check:
     """The target's outputs match the labels of a set better than chance: their rows and columns are in order.
 
@@ -353,8 +344,9 @@ def target_accuracy(
     if guess == 1 and check not in (TARGET_OUTPUTS, BEFORE_OUTPUTS) and accuracy > ONE_CLASS_MET:
         return Check(check, True, accuracy, ONE_CLASS_MET, True, message)
     if ranking is not None:
-        message += f"; area under the ROC curve, averaged over classes: {ranking.area:.2f}"
-        reach = max(reach, 2 * ranking.area - 1) if ranking.p <= RANK_LEVEL else reach
+        area, p = ranking
+        message += f"; area under the ROC curve, averaged over classes: {area:.2f}"
+        reach = max(reach, 2 * area - 1) if p <= RANK_LEVEL else reach
     advice = (
         f"; its rows may not be in the order of the {of}, or its columns not in the order of the classes. If the "
         "target really cannot classify this set, allow an unrelated target"

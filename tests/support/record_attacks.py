@@ -54,7 +54,7 @@ def planned_for(shadowed: ShadowScores, more: int = 4) -> FixedDesign:
     """As if so many more models had been planned: numbers that are fixed, of which some models are finished."""
     rows, records = shadowed.membership.shape
     inside = np.full(records, (rows + more) // 2)
-    return FixedDesign(inside * 1.0, (rows + more - inside) * 1.0, np.arange(records) * 0.37 % 1)
+    return np.stack([inside, rows + more - inside, np.arange(records) * 0.37 % 1])
 
 
 def partner_of(shadowed: ShadowScores, model: int, record: int) -> int | None:
@@ -64,8 +64,8 @@ def partner_of(shadowed: ShadowScores, model: int, record: int) -> int | None:
     others = [other for other in circle if own[other] != own[model]]
     if dealt is None or not others:
         return None
-    planned = (dealt.outside if own[model] else dealt.inside)[record]
-    due = (dealt.turn[record] + model * 0.5698402909980532) % 1 < len(others) / planned
+    planned = dealt[int(own[model]), record]
+    due = (dealt[2, record] + model * 0.5698402909980532) % 1 < len(others) / planned
     return others[0] if due else None
 
 

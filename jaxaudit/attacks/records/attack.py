@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import Mask, Members, Numbers
+from jaxaudit.metrics.arrays import Mask, Members
 
 BLOCK = 1 << 18
 """Log-odds that are processed at a time, over all models, views and the records of a block."""
@@ -21,15 +21,10 @@ SPREAD = (0.7548776662466927, 0.5698402909980532)
 """Multiples of these, modulo 1, cover the unit square evenly (1 / g and 1 / g^2, where g^3 = g + 1)."""
 
 
-class FixedDesign(NamedTuple):
-    """Numbers of planned models with each record and without it, if the design fixed them; infinite if coins decided.
-
-    `turn`, in [0, 1), says which records have a finished partner (`left_out`) if models are missing.
-    """
-
-    inside: Numbers
-    outside: Numbers
-    turn: Numbers
+FixedDesign = Float[np.ndarray, "3 n"]
+"""Numbers of planned models with each record and without it, if the design fixed them; infinite if coins decided. The
+last row, in [0, 1), says which records have a finished partner (`left_out`) if models are missing.
+"""
 
 
 class ShadowScores(NamedTuple):
@@ -55,9 +50,14 @@ class ShadowScores(NamedTuple):
         return self.models if self.targets is None else self.targets
 
     @property
+    def alone(self) -> Mask:
+        """The records that all models or none were trained on: scores of them would only show how masks were drawn."""
+        return np.asarray(self.membership.all(axis=0) | ~self.membership.any(axis=0))
+
+    @property
     def references(self) -> int:
         """The least number of shadow models with which a target is attacked."""
-        fixed = self.design is not None and bool(np.isfinite(self.design.inside).any())
+        fixed = self.design is not None and bool(np.isfinite(self.design[0]).any())
         return len(self.models) - (1 + fixed if self.targets is None else 0)
 
     def blocks(self) -> Iterator[tuple[slice, "ShadowScores"]]:
@@ -67,7 +67,7 @@ class ShadowScores(NamedTuple):
         for start in range(0, records, size):
             part = slice(start, start + size)
             targets = None if self.targets is None else self.targets[:, :, part]
-            design = None if self.design is None else FixedDesign(*(array[part] for array in self.design))
+            design = None if self.design is None else self.design[:, part]
             unused = None if self.unused is None else self.unused[part]
             yield part, ShadowScores(self.models[:, :, part], self.membership[:, part], targets, design, unused)
 
@@ -118,7 +118,7 @@ def fixed_design(planned: Members) -> FixedDesign:
     Over `rows` of `size` models of a fixed number, its variance is (size - rows) / (size - 1) times that of coins. Less
     than three standard errors below that of coins counts as coins.
 
-    >>> fixed_design(np.array([[True, False, True], [False, True, False]])).inside
+    >>> fixed_design(np.array([[True, False, True], [False, True, False]]))[0]
     array([1., 1., 1.])
     """
     records, share = planned.shape[1], planned.mean(axis=1)
@@ -127,7 +127,7 @@ def fixed_design(planned: Members) -> FixedDesign:
     size = (rows - ratio) / (1 - ratio) if ratio <= max(0.0, 1 - 3 * np.sqrt(2 / records)) else np.inf
     inside = float(share[share < 1].sum()) / max(rows, 1) * size
     turn = np.arange(records) * SPREAD[0] % 1
-    return FixedDesign(np.full(records, inside), np.full(records, size - inside if np.isfinite(size) else np.inf), turn)
+    return np.stack([np.full(records, inside), np.full(records, size - inside if np.isfinite(size) else np.inf), turn])
 
 
 def unused_records(planned: Members) -> Mask | None:
@@ -168,7 +168,7 @@ def left_out(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[
         none = np.full((1, records), -1)
         return none, none
     alone, partner = np.arange(models)[:, None], np.full((models, records), -1)
-    if shadowed.design is not None and np.isfinite(shadowed.design.inside).any():
+    if shadowed.design is not None and np.isfinite(shadowed.design[0]).any():
         inside, outside, turn = shadowed.design
         with_it = membership.sum(axis=0)
         last = np.full((2, records), -1)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from scipy import special
 
 from jaxaudit.attacks.records import RECORD_ATTACKS, RecordAttack, ShadowScores
-from jaxaudit.attacks.records.attack import FixedDesign, check_shadow_scores, enough, fixed_design, unused_records
+from jaxaudit.attacks.records.attack import check_shadow_scores, enough, fixed_design, unused_records
 from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
 from jaxaudit.audits.attack.exposure import (
     AttackUnits,
@@ -88,15 +88,12 @@ def shadow_scores(shadows: ShadowModels, units: AttackUnits) -> ShadowScores:
         planned = planned[~units.split(planned[:, columns]).any(axis=1)]
     # How units were dealt to models, set by set, from the masks of all planned models.
     firsts = columns[units.first]
-    design = FixedDesign(*(np.full(len(firsts), np.inf) for _ in FixedDesign._fields))
+    design = np.full((3, len(firsts)), np.inf)
     for part in (bank.query, bank.holdout, bank.calibration):
         of_part = np.flatnonzero((part.start <= firsts) & (firsts < part.stop))
         if len(of_part):
-            design_of_part = fixed_design(np.array(planned[:, firsts[of_part]]))
-            for whole, planned_part in zip(design, design_of_part, strict=True):
-                whole[of_part] = planned_part
-    design = FixedDesign(*(of_units[units.of_record] for of_units in design))
-    return ShadowScores(odds, membership, design=design, unused=unused_records(planned[:, columns]))
+            design[:, of_part] = fixed_design(np.array(planned[:, firsts[of_part]]))
+    return ShadowScores(odds, membership, design=design[:, units.of_record], unused=unused_records(planned[:, columns]))
 
 
 def attack_records(
@@ -151,10 +148,8 @@ def attack_records(
     results: list[AttackOutcome] = []
     kept: dict[str, np.ndarray] = {}
     best: tuple[RecordAttack, np.ndarray, list[TargetScores]] | None = None
-    # Records that all models or none were trained on have no scores: they would only show how masks were drawn.
-    alone = np.asarray(shadowed.membership.all(axis=0) | ~shadowed.membership.any(axis=0))
     for index, attack in enumerate(chosen):
-        scores = scores_of(attack, shadowed, alone, units)
+        scores = scores_of(attack, shadowed, units)
         if np.isnan(scores).all():
             if attacks is not None:
                 raise InputError(
@@ -163,7 +158,7 @@ def attack_records(
             left_out = (*left_out, attack.name)
             continue
         rates = attack_rates(scores, truth)
-        scored = target_scores(attack, groups, shadowed, scores, alone, units)
+        scored = target_scores(attack, groups, shadowed, scores, units)
         # The rates on targets of known membership.
         pairs = zip(scored, members, strict=True)
         judged = [(of_target, mask) for of_target, mask in pairs if mask is not None and 0 < mask.mean() < 1]
@@ -198,7 +193,7 @@ def attack_records(
         decided_by=deciding.name,
         level=LEVEL,
         models=len(shadowed.models),
-        references=(groups[0].shadowed if groups else shadowed).references,
+        references=(groups[0][0] if groups else shadowed).references,
         records=len(units.of_record),
         groups=len(units) if units.grouped else None,
         records_of_a_group=(int(units.records.min()), int(units.records.max())) if units.grouped else None,
@@ -209,7 +204,7 @@ def attack_records(
     )
     usual = attacks is None or deciding == _possible(RECORD_ATTACKS, shadowed, refuse=False)[0][0]
     if grade_of(results[0]) not in (None, GUESSING):
-        less = with_less_published(shadows, shadowed, deciding, units, alone, usual)
+        less = with_less_published(shadows, shadowed, deciding, units, usual)
         result = msgspec.structs.replace(result, published=less)
     judgements, calls = judged_targets(targets, scored, truth, result, deciding)
     return AttackAudit(
@@ -261,7 +256,6 @@ def with_less_published(
     shadowed: ShadowScores,
     attack: RecordAttack,
     units: AttackUnits,
-    alone: Bool[np.ndarray, " records"],
     usual: bool,
 ) -> tuple[Published, ...]:
     """The attack's rates on coarser outputs of the models of a bank; none of a bank without a number for each class.
@@ -276,7 +270,7 @@ def with_less_published(
         still = np.ptp(odds[..., units.attacked], axis=(0, 1)) == 0
         scores = attack.scores(shadowed._replace(models=odds[..., units.attacked]))
         scores[:, still] = 0
-        scores[:, alone] = np.nan
+        scores[:, shadowed.alone] = np.nan
         rates = attack_rates(units.scores(scores), truth)
         grade = GUESSING if still.all() else grade_of(rates)
         if grade is None or (grade == GUESSING and not usual and not still.all()):

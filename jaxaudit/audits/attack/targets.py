@@ -148,11 +148,8 @@ class RecordTarget(NamedTuple):
         return f"blake2b:{hashlib.blake2b(self.log_odds.astype('<f8').tobytes(), digest_size=16).hexdigest()}"
 
 
-class ResolutionGroup(NamedTuple):
-    """Targets that are compared with the shadow models at one resolution, and their places among all targets."""
-
-    shadowed: ShadowScores
-    places: tuple[int, ...]
+ResolutionGroup = tuple[ShadowScores, list[int]]
+"""Targets that are compared with the shadow models at one resolution, and their places among all targets."""
 
 
 class TargetScores(NamedTuple):
@@ -168,7 +165,7 @@ class TargetScores(NamedTuple):
 
 def compare_targets(
     targets: Sequence[RecordTarget], shadows: ShadowModels, whole: ShadowScores, units: AttackUnits
-) -> tuple[ResolutionGroup, ...]:
+) -> list[ResolutionGroup]:
     """Pairs each target with the shadow models, at the coarser of their resolutions; targets do not affect one another.
     `whole` is the input at the models' own resolution.
     """
@@ -204,16 +201,14 @@ def compare_targets(
     for (coarse, lent), (rows, indices) in rows_by_resolution.items():
         group = whole._replace(models=by_coarse[coarse], targets=np.stack(rows), unused=unused if lent else None)
         check_shadow_scores(group)
-        groups.append(ResolutionGroup(group, tuple(indices)))
-    return tuple(groups)
+        groups.append((group, indices))
+    return groups
 
 
-def scores_of(
-    attack: RecordAttack, shadowed: ShadowScores, alone: Bool[np.ndarray, " records"], units: AttackUnits
-) -> Float[np.ndarray, "attacked n"]:
-    """The scores of an attack on each unit; NaN for those with records in `alone`."""
+def scores_of(attack: RecordAttack, shadowed: ShadowScores, units: AttackUnits) -> Float[np.ndarray, "attacked n"]:
+    """The scores of an attack on each unit; NaN where all shadow models or none were trained on a record."""
     scores = attack.scores(shadowed)
-    scores[:, alone] = np.nan
+    scores[:, shadowed.alone] = np.nan
     return units.scores(scores)
 
 
@@ -222,19 +217,16 @@ def target_scores(
     groups: Sequence[ResolutionGroup],
     shadowed: ShadowScores,
     scores: Scores,
-    alone: Bool[np.ndarray, " records"],
     units: AttackUnits,
 ) -> list[TargetScores]:
-    """The scores of an attack on each target. `scores` are those of the shadow models at the resolution of their files;
-    there are none for records `alone`, which all shadow models or none were trained on.
-    """
+    """The scores of an attack on each target. `scores` are of the shadow models, at the resolution of their files."""
     scores_at: dict[int, TargetScores] = {}
-    for group in groups:
-        among = group.shadowed._replace(targets=None)
+    for group, places in groups:
+        among = group._replace(targets=None)
         same = (among.unused is None) == (shadowed.unused is None) and np.array_equal(among.models, shadowed.models)
-        of_shadows = scores if same else scores_of(attack, among, alone, units)
-        all_scores = scores_of(attack, group.shadowed, alone, units)
-        for index, target, row in zip(group.places, group.shadowed.attacked, all_scores, strict=True):
+        of_shadows = scores if same else scores_of(attack, among, units)
+        all_scores = scores_of(attack, group, units)
+        for index, target, row in zip(places, group.attacked, all_scores, strict=True):
             scores_at[index] = TargetScores(among, target, row, of_shadows)
     return [scores_at[index] for index in sorted(scores_at)]
 

@@ -64,7 +64,7 @@ class ModelOutputs(NamedTuple):
     def log_odds(self) -> Float32[np.ndarray, " n"]:
         """Log-odds of each record's own class. Those of several views are cut at 20 nats, then averaged."""
         with np.errstate(over="ignore"):
-            return _mean_of_views(self.by_view).astype(np.float32)
+            return mean_of_views(self.by_view).astype(np.float32)
 
 
 def model_outputs(bank: Bank, model: int, values: StoredOutputs | None = None) -> ModelOutputs:
@@ -95,14 +95,8 @@ def as_logits(bank: Bank, values: StoredOutputs, labels: Integers) -> Float[np.n
         shares = special.softmax(some, axis=2) if bank.description.outputs == "logits" else some.clip(0, 1)
         logits[part] = np.log(np.maximum(shares.mean(axis=1), np.exp(-LIMIT)))
         rest = special.logsumexp(np.where(own_class[part], -np.inf, logits[part]), axis=1)
-        logits[part][own_class[part]] = cut(_mean_of_views(own_odds)) + rest
+        logits[part][own_class[part]] = cut(mean_of_views(own_odds)) + rest
     return logits
-
-
-def own_logits(values: Float[np.ndarray, "n views 1"]) -> Float[np.ndarray, "n 2"]:
-    """Logits of all other classes together and of each record's own class, from log-odds cut at 20 nats."""
-    odds = cut(_mean_of_views(values[:, :, 0].astype(np.float64)))
-    return np.stack([np.zeros_like(odds), odds], axis=1)
 
 
 def _parts(values: np.ndarray) -> Iterator[slice]:
@@ -110,7 +104,7 @@ def _parts(values: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + rows) for start in range(0, len(values), rows))
 
 
-def _mean_of_views(odds: Float[np.ndarray, "n views"]) -> Numbers:
+def mean_of_views(odds: Float[np.ndarray, "n views"]) -> Numbers:
     return odds[:, 0] if odds.shape[1] == 1 else cut(odds).mean(axis=1)
 
 

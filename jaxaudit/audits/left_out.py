@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Int
 
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many, log_probs_many, suitable_models_per_batch
@@ -83,20 +83,6 @@ def usual_left_out_per_batch(key: OneKey, examples: Examples, learner: Learner, 
     some = AllBut(np.arange(max(1, min(models, n))), n)
     keys = jnp.repeat(key[None], len(some))
     return suitable_models_per_batch(keys, some, examples.inputs, examples.labels, learner)
-
-
-def outputs_of_seeds(
-    keys: Key[Array, " seeds"],
-    examples: Examples,
-    learner: Learner,
-    records: Int[np.ndarray, " records"],
-    *,
-    execution: Execution,
-) -> Float[np.ndarray, "seeds records classes"]:
-    """Log-probabilities (nats) on `records` of models trained on all examples, each model with its own key."""
-    rows = everyone(len(examples)).repeat(len(keys), axis=0)
-    summarize = partial(say_everywhere, learner, examples.inputs[records])
-    return fit_many(keys, rows, examples.inputs, examples.labels, learner, execution=execution, summarize=summarize)
 
 
 def uses_key(learner: Learner, examples: Examples) -> bool:

@@ -19,9 +19,9 @@ from jaxaudit.audits.bank_odds import (
     detail_of,
     distinct_resolutions,
     grid_of,
+    mean_of_views,
     model_outputs,
     own_accuracy,
-    own_logits,
     score_outputs,
 )
 from jaxaudit.data.bank.bank import Bank, load_bank, read_models, row_blocks
@@ -36,7 +36,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.arrays import units_of_records
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
-from jaxaudit.metrics.scores import rank_scale
+from jaxaudit.metrics.scores import cut, rank_scale
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels, pool_of_sets
 
 NO_CLASS = ("",)
@@ -206,7 +206,9 @@ def target_outputs(path: Path | OutputsPlace, bank: Bank, columns: slice, of: st
     values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
     grid = grid_of(bank.description, values, "float32", as_place(path).name)
     if bank.description.outputs == "log_odds":
-        return replace(grid, values=own_logits(values), own_class=True)
+        odds = cut(mean_of_views(values[:, :, 0].astype(np.float64)))
+        # Of all other classes together, and of each record's own.
+        return replace(grid, values=np.stack([np.zeros_like(odds), odds], axis=1), own_class=True)
     return replace(grid, values=as_logits(bank, values, labels), kind="logits")
 
 

@@ -87,13 +87,6 @@ def kept_models(checkpoints: Path) -> int:
     return sum(map(_models_of, checkpoints.glob("*/*-*.npz")))
 
 
-def chunk_path(directory: Path, models_per_batch: int, rows: Int[np.ndarray, " rows"]) -> Path:
-    return (
-        directory
-        / f"{models_per_batch}-{hashlib.blake2b(rows.astype('<i8').tobytes(), digest_size=16).hexdigest()}.npz"
-    )
-
-
 def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> None:
     """Writes a chunk's result, completely or not at all; where the disk cannot be written, warns (a RuntimeWarning), so
     that training continues. A result that is not arrays of plain numbers is an `InputError`.
@@ -143,13 +136,6 @@ def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
 def _digest_of_rest(file: IO[bytes]) -> bytes:
     file.seek(DIGEST_BYTES)
     return hashlib.file_digest(cast(Any, file), lambda: hashlib.blake2b(digest_size=DIGEST_BYTES)).digest()
-
-
-def drop_drafts(directory: Path) -> None:
-    """Removes incomplete files that killed processes left in a call's folder; failures are ignored."""
-    with suppress(OSError):
-        for draft in directory.glob(f"{DRAFT}*"):
-            draft.unlink(missing_ok=True)
 
 
 def is_key(leaf: Any) -> bool:
@@ -367,7 +353,10 @@ class Results:
     def __init__(self, summarize: Summarize | None, directory: Path | None) -> None:
         self.summarize, self.directory = summarize, directory
         if directory is not None:
-            drop_drafts(directory)
+            # What killed processes left; failures are ignored.
+            with suppress(OSError):
+                for draft in directory.glob(f"{DRAFT}*"):
+                    draft.unlink(missing_ok=True)
         self.models_per_batch = directory and models_per_batch_of(directory)
         self.chunks: list[tuple[np.ndarray, Any]] = []
 
@@ -403,7 +392,8 @@ class Results:
         return jax.tree.map(lambda *leaves: _concatenate(leaves)[order], *[tree for _, tree in self.chunks])
 
     def _path(self, models_per_batch: int, rows: np.ndarray) -> Path | None:
-        return self.directory and chunk_path(self.directory, models_per_batch, np.unique(rows))
+        digest = hashlib.blake2b(np.unique(rows).astype("<i8").tobytes(), digest_size=16).hexdigest()
+        return self.directory and self.directory / f"{models_per_batch}-{digest}.npz"
 
 
 def _concatenate(leaves: tuple[Any, ...]) -> Any:

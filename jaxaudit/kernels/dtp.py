@@ -29,12 +29,6 @@ def as_log_probs(log_probs: Float[Array | np.ndarray, "..."], of: str) -> Float[
     return values
 
 
-def check_bins(bins: int) -> None:
-    """Refuses 1 bin, in which all outputs are equal, and more than probabilities have digits for; 0 do not round."""
-    if bins:
-        check_ranges(f"[2, {MOST_BINS}]", bins=bins)
-
-
 def bin_indices(log_probs: Float[np.ndarray, "*shape"], bins: int) -> Int[np.ndarray, "*shape"]:
     """Which of `bins` equal bins of [0, 1] each probability falls in: bin i is [i / bins, (i + 1) / bins).
 

@@ -16,7 +16,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.arrays import AnyNumbers, Integers, Mask, Members, Numbers, OneKey, PerModel, Scores
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores_among, residual_scores_of_models
-from jaxaudit.metrics.permutation import PERMUTATIONS, Permuted, check_groups, permutation_test
+from jaxaudit.metrics.permutation import PERMUTATIONS, check_groups, permutation_test
 from jaxaudit.metrics.scores import check_models, cut, membership_scores, profile, scores_among
 from jaxaudit.metrics.shadow import holdout_used
 from jaxaudit.metrics.usage import (
@@ -82,9 +82,24 @@ def holdout_test(
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])
     group_numbers = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
-    scores, learned = scores_by_shadows(
-        target, size, shadows, membership, group_numbers, predictors, own_recipe=own_recipe
+    _check_rows(membership, size, len(target), group_numbers)
+    models = np.asarray(shadows, np.float64)
+    check_models(target, models, membership)
+    # Of the target, and of each shadow model beside all others.
+    by_all = profile(cut(models), membership)
+    scores = np.concatenate(
+        [
+            residual_scores_of_models(np.asarray(target, np.float64)[None], [by_all], predictors),
+            residual_scores_among(models, membership, predictors),
+        ]
     )
+    learned = False
+    if own_recipe:
+        fitted = membership_scores(target, models, membership)
+        every = np.concatenate([fitted.target[None], fitted.shadows])
+        learned_scores = without_difficulty(every, fitted.shadows, membership)
+        learned = learned_is_better(scores[1:], learned_scores[1:], membership, group_numbers)
+        scores = learned_scores if learned else scores
     query_scores, holdout_scores = scores[0, :size], scores[0, size:]
     supposed = np.concatenate([membership, (np.arange(len(target)) < size)[None]])
     with ThreadPoolExecutor(1) as beside:
@@ -104,9 +119,12 @@ def holdout_test(
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     unseen = np.mean([mean_variance(s, group_numbers, ~m) for s, m in zip(scores[1:], membership, strict=True)])
     least = float(unseen * (1 / size + 1 / len(holdout_scores)))
-    effect = effect_of(test, scores, size, membership, group_numbers)
-    effect = effect._replace(
-        variance=max(effect.variance, least),
+    of_models = zip(scores[1:], membership, strict=True)
+    effect = Effect(
+        difference=test.difference,
+        variance=max(sampling_variance(scores[0], np.arange(len(target)) < size, group_numbers), least),
+        full=mean_differences(scores[1:], membership),
+        noise=float(np.mean([sampling_variance(*pair, group_numbers) for pair in of_models])),
         critical=max(test.critical, float(-special.ndtri(ALPHA)) * np.sqrt(least)),
     )
     limits = limits_of(effect)
@@ -118,35 +136,6 @@ def holdout_test(
         *_one_value(cut(target), cut(shadows), printed),
     )
     return conclude("holdout", test.p_larger, p_fully, limits, doubts, stated=stated, recipe=recipe)
-
-
-def scores_by_shadows(
-    target: Float[Array | np.ndarray, " n_plus_m"],
-    size: int,
-    shadows: Float[Array | np.ndarray, "models n_plus_m"],
-    membership: Bool[np.ndarray, "models n_plus_m"],
-    groups: Int[np.ndarray, " n_plus_m"] | None,
-    predictors: Float[np.ndarray, "n_plus_m kinds"] | None,
-    *,
-    own_recipe: bool,
-) -> tuple[Float[np.ndarray, "all_models n_plus_m"], bool]:
-    """The scores of the target and of each shadow model beside all others; and whether they are the learned ones."""
-    _check_rows(membership, size, len(target), groups)
-    models = np.asarray(shadows, np.float64)
-    check_models(np.asarray(target), models, membership)
-    by_all = profile(cut(models), membership)
-    residuals = np.concatenate(
-        [
-            residual_scores_of_models(np.asarray(target, np.float64)[None], [by_all], predictors),
-            residual_scores_among(models, membership, predictors),
-        ]
-    )
-    if not own_recipe:
-        return residuals, False
-    fitted = membership_scores(target, models, membership)
-    learned = without_difficulty(np.concatenate([fitted.target[None], fitted.shadows]), fitted.shadows, membership)
-    better = learned_is_better(residuals[1:], learned[1:], membership, groups)
-    return (learned if better else residuals), better
 
 
 def learned_is_better(
@@ -166,23 +155,6 @@ def learned_is_better(
         return float(mean_differences(scores, membership).mean() / np.sqrt(max(np.mean(variances), 1e-300)))
 
     return apart(learned) > BETTER * max(apart(residuals), 0.0)
-
-
-def effect_of(
-    test: Permuted,
-    scores: Float[np.ndarray, "all_models n_plus_m"],
-    size: int,
-    membership: Bool[np.ndarray, "models n_plus_m"],
-    groups: Int[np.ndarray, " n_plus_m"] | None = None,
-) -> Effect:
-    """The `Effect` of the holdout test; `scores` has a row for the target, then one for each shadow model."""
-    return Effect(
-        difference=test.difference,
-        variance=sampling_variance(scores[0], np.arange(scores.shape[1]) < size, groups),
-        full=mean_differences(scores[1:], membership),
-        noise=float(np.mean([sampling_variance(*pair, groups) for pair in zip(scores[1:], membership, strict=True)])),
-        critical=test.critical,
-    )
 
 
 def without_difficulty(

@@ -17,7 +17,6 @@ from jaxaudit.plots.style import (
     MARKERS,
     MUTED,
     VERMILION,
-    draw_interval,
     draw_marks,
     dress,
     legend,
@@ -111,7 +110,8 @@ def draw_shares(axes: "Axes", rows: Sequence[tuple[str, Any]], fraction: str = "
     for place, (_, usage) in enumerate(rows):
         limits = [usage.fraction, usage.upper] if usage.has_fraction else [math.nan] * 2
         if usage.has_fraction:
-            draw_interval(axes, place, usage.fraction_low, usage.fraction_high)
+            ends = [usage.fraction_low, usage.fraction_high]
+            axes.plot(ends, [place, place], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
         for (label, mark, how), value in zip(marks, [*limits, usage.detectable], strict=True):
             # An estimate may lie below none or above all.
             at = np.clip(math.nan if value is None else value, 0.0, 1.0)
@@ -262,7 +262,7 @@ def draw_efficacies(axes: "Axes", methods: Sequence[MethodMarks], band: tuple[fl
         axes.plot([float(np.median(inside))], [place], "|", color=INK, markersize=15, markeredgewidth=1.8)
     dress(axes, "efficacy")
     name_rows(axes, [method.name for method in methods])
-    _logarithmic(axes, "x", low, high)
+    _logarithmic(axes, low, high)
     if band is not None:
         legend(axes, 1)
 
@@ -281,7 +281,7 @@ def draw_attacks(axes: "Axes", methods: Sequence[MethodMarks], guess: float | No
         axes.axhline(guess, color=MUTED, linewidth=1.4, linestyle=DASHES[2])
     dress(axes, "efficacy", "probability of membership")
     axes.set_ylim(-0.02, 1.02)
-    _logarithmic(axes, "x", low, high)
+    _logarithmic(axes, low, high)
     legend(axes, 3 if max(len(short(method.name)) for method in attacked) < 12 else 2)
 
 
@@ -300,13 +300,13 @@ def _inside(values: Float[np.ndarray, "..."], low: float, high: float) -> Float[
     return np.clip(values, low * EDGE, high / EDGE)
 
 
-def _logarithmic(axes: "Axes", name: str, low: float, high: float) -> None:
-    """Sets ticks at powers of ten, few enough to be readable."""
+def _logarithmic(axes: "Axes", low: float, high: float) -> None:
+    """Sets ticks of the horizontal axis at powers of ten, few enough to be readable."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     if first > last:
         first = last = round((math.log10(low) + math.log10(high)) / 2)
     powers = list(range(first, last + 1, max(1, math.ceil((last - first) / 5))))
-    logarithmic(axes, name, [10.0**power for power in powers], [_power(power) for power in powers], (low, high))
+    logarithmic(axes, "x", [10.0**power for power in powers], [_power(power) for power in powers], (low, high))
 
 
 def _power(power: int) -> str:

@@ -134,11 +134,6 @@ def draw_marks(
     axes.plot(across, up, marker, color=colour, markersize=size, alpha=alpha, markeredgewidth=0, label=name)
 
 
-def draw_interval(axes: "Axes", row: int, low: float, high: float) -> None:
-    """Draws the interval from `low` to `high` on the x axis as a broad bar at y = `row`."""
-    axes.plot([low, high], [row, row], color=BLUE, linewidth=6, alpha=0.35, solid_capstyle="butt")
-
-
 def name_rows(axes: "Axes", names: Sequence[str]) -> None:
     """Writes one name beside each row of a chart, the first name at the top; row i must have been drawn at y = i."""
     axes.set_yticks(range(len(names)), [short(name) for name in names])

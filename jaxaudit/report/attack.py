@@ -14,7 +14,6 @@ from jaxaudit.audits.attack.result import (
     AttackResult,
     Published,
     Riskiest,
-    SplitAttacks,
     check_attack_result,
 )
 from jaxaudit.errors import visible
@@ -235,12 +234,21 @@ def _withheld(rates: AttackRates) -> bool:
 def _legend(result: AttackResult) -> tuple[str, ...]:
     halves, exposure = result.splits, result.exposure
     has_rates = any(rate.resolvable for attack in result.attacks for rate in attack.tpr_at_fpr)
+    over = "mean over models" if halves is None else "of all attacks together"
     lines = [
-        f"AUC: area under the ROC curve, {area_of(result)}, with its {level_text(result.level)} interval."
+        f"AUC: area under the ROC curve, {over}, with its {level_text(result.level)} interval."
         + has_rates * " TPR: with thresholds of the other models; below it the realised false positive rate.",
     ]
     if halves is not None:
-        lines = [*_of_halves(result, halves), *lines]
+        pdtp = [record.pdtp for record in halves.records]
+        lines = [
+            f"{result.records:,} targets, {result.models:,} attacks on each, half of them as members.",
+            f"Target accuracy: {halves.train_accuracy:.1%} train, {halves.test_accuracy:.1%} held out.",
+            f"Below each number: its {level_text(result.level)} interval. r: correlation of a target's attack accuracy "
+            "with its PDTP, over targets; below it its p-value.",
+            f"Target PDTP: mean {number_text(float(np.mean(pdtp)))}, max {number_text(max(pdtp))}.",
+            *lines,
+        ]
     if exposure is not None and math.isfinite(exposure.at_fpr):
         lines.append(
             f"{exposure.exposed:.1%} of {exposure.judged:,} {result.unit}s are named in half or more of the models "
@@ -270,29 +278,24 @@ def _legend(result: AttackResult) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def area_of(result: AttackResult) -> str:
-    """What an area under the ROC curve is computed over."""
-    return "mean over models" if result.splits is None else "of all attacks together"
-
-
-def _of_halves(result: AttackResult, halves: SplitAttacks) -> list[str]:
-    pdtp = [record.pdtp for record in halves.records]
-    return [
-        f"{result.records:,} targets, {result.models:,} attacks on each, half of them as members.",
-        f"Target accuracy: {halves.train_accuracy:.1%} train, {halves.test_accuracy:.1%} held out.",
-        f"Below each number: its {level_text(result.level)} interval. r: correlation of a target's attack accuracy "
-        "with its PDTP, over targets; below it its p-value.",
-        f"Target PDTP: mean {number_text(float(np.mean(pdtp)))}, max {number_text(max(pdtp))}.",
-    ]
-
-
 SHOWN = 6
 """The most curves in one chart: the deciding attack, then those with the largest areas."""
 SAMPLED = (0.0001, 0.001, 0.01, 0.1, 0.5)
 
 
 def _pictures(result: AttackResult) -> tuple[Picture, ...]:
-    return (_curves(result), *(() if result.splits is None else (_against_pdtp(result, result.splits),)))
+    splits = result.splits
+    if splits is None:
+        return (_curves(result),)
+    names = [attack.name for attack in result.attacks]
+    against_pdtp = Picture(
+        "accuracy-pdtp",
+        "Attack accuracy against PDTP",
+        "A mark is a target under one attack.",
+        chart(lambda axes: plot.draw_accuracies(axes, splits.records, names)),
+        table_of("Targets", splits.records, _accuracies(result)),
+    )
+    return _curves(result), against_pdtp
 
 
 def _curves(result: AttackResult) -> Picture:
@@ -318,16 +321,6 @@ def _curves(result: AttackResult) -> Picture:
 def _at(roc: Curve, limit: float) -> str:
     index = int(np.searchsorted(roc.fpr, limit, side="right")) - 1
     return f"{roc.tpr[max(index, 0)]:.4f}"
-
-
-def _against_pdtp(result: AttackResult, splits: SplitAttacks) -> Picture:
-    return Picture(
-        "accuracy-pdtp",
-        "Attack accuracy against PDTP",
-        "A mark is a target under one attack.",
-        chart(lambda axes: plot.draw_accuracies(axes, splits.records, [attack.name for attack in result.attacks])),
-        table_of("Targets", splits.records, _accuracies(result)),
-    )
 
 
 # Tables of single records: the riskiest, and the attacked.

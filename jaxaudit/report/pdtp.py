@@ -110,7 +110,8 @@ def _records(result: PDTPResult) -> tuple[PageTable, ...]:
         columns["floor max"] = ("seed_floor_max", number_text)
     columns |= {"copies": ("duplicates", count_text), "class that moves": _moves}
     title = "The {} riskiest records, numbered from 0"
-    return tables_of_first(title, result.by_risk(), columns, ("class that moves",), 10)
+    riskiest = sorted(result.records, key=lambda record: -record.pdtp)
+    return tables_of_first(title, riskiest, columns, ("class that moves",), 10)
 
 
 def _moves(record: Risk) -> str:

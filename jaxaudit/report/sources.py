@@ -131,11 +131,6 @@ def terms(*names: str) -> tuple[Term, ...]:
     return tuple(Term(name, *GLOSSARY[name]) for name in names)
 
 
-def sorted_terms(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Each term once, in alphabetical order."""
-    return tuple(sorted(dict.fromkeys(terms), key=lambda term: term.term.lower()))
-
-
 class Paper(StrictStruct, frozen=True):
     """A paper that numbers rest on, by its citation; `key` is that of its entry in the bibliography, if it has one."""
 

@@ -1,6 +1,6 @@
 """The output of a run on a terminal of 80 columns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rich.box import SIMPLE
@@ -82,7 +82,10 @@ def _table(cells: PageTable) -> tuple[RenderableType, ...]:
         head = "\n".join(map(visible, column.split("\n")))
         table.add_column(head, justify="right" if number else "left", no_wrap=number, overflow="fold", max_width=40)
     for row in cells.rows:
-        lines = ([Text(visible(line), _tone(line, cells.tones)) for line in cell.split("\n")] for cell in row)
+        lines = (
+            [Text(visible(line), STYLE[cells.tones[line]] if line in cells.tones else "") for line in cell.split("\n")]
+            for cell in row
+        )
         table.add_row(*map(Text("\n").join, lines))
     return (Text(visible(cells.title), "italic"), table) if cells.title and not cells.bare else (table,)
 
@@ -112,7 +115,3 @@ def _checks(part: RunContent, hint: str) -> list[RenderableType]:
 
 def _line(text: str, style: str = "") -> RenderableType:
     return Padding(Text(visible(text), style), (0, 0, 0, 1))
-
-
-def _tone(line: str, tones: Mapping[str, Tone]) -> str:
-    return STYLE[tones[line]] if line in tones else ""

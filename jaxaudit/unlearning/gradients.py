@@ -119,7 +119,9 @@ def fine_tune(
     L is the mean cross-entropy of a minibatch; the network is in evaluation mode. Pure; can be jitted, and vmapped over
     keys, models and sets. `epochs` are passes over the remaining records; other arguments are as for `Unlearn`.
     """
-    return _trained_on(key, log_probs, params, inputs, labels, ~forget, 1.0, epochs, learning_rate, batch_size)
+    check_numbers(epochs, learning_rate, batch_size)
+    loss = cross_entropy(log_probs, inputs, labels)
+    return _trained_on(key, loss, params, ~forget, epochs, learning_rate, batch_size)
 
 
 @cites("Golatkar, Achille & Soatto 2020; Kurmanji et al. 2023")
@@ -140,7 +142,9 @@ def gradient_ascent(
     Golatkar, Achille & Soatto (2020). That loss has no bound, so a large rate leads to NaN. Nothing preserves the
     accuracy on other records. As `fine_tune`, but `epochs` are passes over the forget set.
     """
-    return _trained_on(key, log_probs, params, inputs, labels, forget, -1.0, epochs, learning_rate, batch_size)
+    check_numbers(epochs, learning_rate, batch_size)
+    loss = cross_entropy(log_probs, inputs, labels)
+    return _trained_on(key, loss, params, forget, epochs, -learning_rate, batch_size)
 
 
 @cites("Kurmanji et al. 2023")
@@ -182,22 +186,18 @@ def negative_gradient(
 
 def _trained_on(
     key: OneKey,
-    log_probs: LogProbs,
+    loss: Callable[[Any, Minibatch], Float[Array, ""]],
     params: Any,
-    inputs: Inputs,
-    labels: Labels,
     chosen: Chosen,
-    sign: float,
     epochs: int,
     learning_rate: float,
     batch_size: int,
 ) -> Any:
-    """Parameters after some epochs over the chosen records; sign 1 minimises their loss, -1 maximises it."""
-    check_numbers(epochs, learning_rate, batch_size)
-    gradient = jax.grad(cross_entropy(log_probs, inputs, labels))
+    """Parameters after some epochs over the chosen records; a negative rate maximises their loss."""
+    gradient = jax.grad(loss)
 
     def step(place: Any, minibatch: Minibatch, params: Any) -> Any:
-        return descended(params, gradient(params, minibatch), sign * learning_rate)
+        return descended(params, gradient(params, minibatch), learning_rate)
 
     def epoch(number: Any, params: Any) -> Any:
         return each_step(one_pass(stream(key, "pass"), number, chosen, batch_size), step, params)

@@ -29,13 +29,22 @@ OfForgotten = Callable[[Float[Array, " batch"], Float[Array, " batch"], Float[Ar
 
 
 class Recipe(NamedTuple):
-    """How a method descends, and the weights `gamma` and `alpha` of its losses; see `gradient_difference`."""
+    """How a method of language models descends.
 
-    gamma: float
-    alpha: float
-    epochs: int
-    learning_rate: float
-    batch_size: int
+    Attributes:
+        gamma, alpha: the weights of the forget set and of retained records.
+        learning_rate: of AdamW. The papers' 1e-5 is for billions of parameters.
+        batch_size: records per step of each of the two minibatches.
+    """
+
+    gamma: float = 1.0
+    alpha: float = 1.0
+    epochs: int = gradients.EPOCHS
+    learning_rate: float = gradients.ADAMW_RATE
+    batch_size: int = gradients.BATCH_SIZE
+
+
+RECIPE, OF_SIM_NPO = Recipe(), Recipe(gamma=0.125)
 
 
 @cites("Liu, Liu & Stone 2022; Maini, Feng et al. 2024")
@@ -47,24 +56,14 @@ def gradient_difference(
     labels: Labels,
     forget: Chosen,
     *,
-    gamma: float = 1.0,
-    alpha: float = 1.0,
-    epochs: int = gradients.EPOCHS,
-    learning_rate: float = gradients.ADAMW_RATE,
-    batch_size: int = gradients.BATCH_SIZE,
+    recipe: Recipe = RECIPE,
 ) -> Any:
     """Gradient ascent on the forget set with descent on as many retained records.
 
     F = l / |y| and R = -l / |y|, with l the log-likelihood of a record's tokens that count (nats) and |y| their number:
     Maini, Feng et al. (2024), after Liu, Liu & Stone (2022). NegGrad+ (`negative_gradient`) has the same loss, passes
     over the remaining records, and plain descent. Pure; can be jitted, and vmapped over keys, models and sets.
-
-    Args:
-        gamma, alpha: the weights of the forget set and of retained records.
-        learning_rate: of AdamW. The papers' 1e-5 is for billions of parameters.
-        batch_size: records per step of each of the two minibatches.
     """
-    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size)
     return _moved(
         lambda likelihoods, original, tokens: likelihoods, recipe, key, log_probs, params, inputs, labels, forget
     )
@@ -80,11 +79,7 @@ def npo(
     forget: Chosen,
     *,
     beta: float = 0.1,
-    gamma: float = 1.0,
-    alpha: float = 1.0,
-    epochs: int = gradients.EPOCHS,
-    learning_rate: float = gradients.ADAMW_RATE,
-    batch_size: int = gradients.BATCH_SIZE,
+    recipe: Recipe = RECIPE,
 ) -> Any:
     """Negative preference optimisation (NPO): makes the forget set less likely than under the original, `params`.
 
@@ -98,7 +93,6 @@ def npo(
     def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
         return -2 / beta * jax.nn.log_sigmoid(-beta * tokens * (likelihoods - original))
 
-    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size)
     return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
 
 
@@ -113,11 +107,7 @@ def sim_npo(
     *,
     beta: float = 4.5,
     delta: float = 0.0,
-    gamma: float = 0.125,
-    alpha: float = 1.0,
-    epochs: int = gradients.EPOCHS,
-    learning_rate: float = gradients.ADAMW_RATE,
-    batch_size: int = gradients.BATCH_SIZE,
+    recipe: Recipe = OF_SIM_NPO,
 ) -> Any:
     """SimNPO: makes records of the forget set unlikely for each of their tokens, whatever the original says of them.
 
@@ -130,7 +120,6 @@ def sim_npo(
     def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
         return -2 / beta * jax.nn.log_sigmoid(-beta * (likelihoods + delta))
 
-    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size)
     return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
 
 
@@ -145,11 +134,7 @@ def rmu(
     *,
     hidden: HiddenStates,
     coefficient: float = 2.0,
-    gamma: float = 1.0,
-    alpha: float = 1.0,
-    epochs: int = gradients.EPOCHS,
-    learning_rate: float = gradients.ADAMW_RATE,
-    batch_size: int = gradients.BATCH_SIZE,
+    recipe: Recipe = RECIPE,
 ) -> Any:
     """Steers a layer's activations on the forget set to a random direction, and keeps them on retained records.
 
@@ -163,7 +148,6 @@ def rmu(
         inputs: records of tokens, as `jaxaudit.data.sequences`; an `InputError` for others.
         hidden: the activations of the layer, by parameters and records, such as `hidden_states(learner.net)`.
         coefficient: c, the length of the vector that activations are moved to; useful values follow those of the layer.
-        gamma, alpha, epochs, learning_rate, batch_size: as for `gradient_difference`.
     """
     check_ranges("[0, inf)", coefficient=coefficient)
     if not jnp.issubdtype(inputs.dtype, jnp.integer):
@@ -185,7 +169,6 @@ def rmu(
         # At the start the retained loss and its gradient are 0 up to rounding, which AdamW would scale to a full step.
         return gamma * moved + jnp.where(begun, alpha, 0) * kept
 
-    recipe = Recipe(gamma, alpha, epochs, learning_rate, batch_size)
     return _descend(key, aim, params, forget, recipe)
 
 

@@ -14,7 +14,7 @@ from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import NetworkParams
 from jaxaudit.metrics import Answers, challenge_score, u_lira
-from jaxaudit.unlearning import npo, scrub
+from jaxaudit.unlearning import Recipe, npo, scrub
 
 KEY, SEEDS = jax.random.key(8), 17
 TOKENIZER = word_tokenizer([TEXTS])
@@ -24,8 +24,11 @@ FORGET = np.array([False, True, True, False])
 LEARNER = small_learner(TRAIN.inputs.shape[1], TOKENIZER.vocabulary)
 
 
+RECIPE = Recipe(epochs=2, learning_rate=0.02, batch_size=2)
+
+
 def moved(key, log_probs, params, inputs, labels, forget):
-    return npo(key, log_probs, params, inputs, labels, forget, learning_rate=0.02, epochs=2, batch_size=2)
+    return npo(key, log_probs, params, inputs, labels, forget, recipe=RECIPE)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from jaxaudit.learners import NetworkParams
 from jaxaudit.models import MLP, hidden_states, pure_module
 from jaxaudit.randomness import stream
 from jaxaudit.unlearning import (
+    Recipe,
     becker_code,
     forget_by_noise,
     golatkar,
@@ -35,13 +36,13 @@ LABELS = np.zeros(len(INPUTS), np.int32)
 LEARNER = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary)
 PARAMS, STATE = LEARNER.net.init(jax.random.key(6))
 RATE, BATCH, EPOCHS = 0.02, 2, 3
-RECIPE: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": RATE, "batch_size": BATCH}
+TRAINED: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": RATE, "batch_size": BATCH}
 HIDDEN = hidden_states(LEARNER.net)
 METHODS: dict[str, Any] = {
-    "gradient difference": partial(gradient_difference, gamma=0.5, **RECIPE),
-    "NPO": partial(npo, beta=0.3, alpha=0.5, **RECIPE),
-    "SimNPO": partial(sim_npo, beta=2.0, delta=0.5, gamma=0.7, **RECIPE),
-    "RMU": partial(rmu, hidden=HIDDEN, coefficient=3.0, alpha=0.5, **RECIPE),
+    "gradient difference": partial(gradient_difference, recipe=Recipe(gamma=0.5, **TRAINED)),
+    "NPO": partial(npo, beta=0.3, recipe=Recipe(alpha=0.5, **TRAINED)),
+    "SimNPO": partial(sim_npo, beta=2.0, delta=0.5, recipe=Recipe(gamma=0.7, **TRAINED)),
+    "RMU": partial(rmu, hidden=HIDDEN, coefficient=3.0, recipe=Recipe(alpha=0.5, **TRAINED)),
 }
 
 
@@ -179,8 +180,8 @@ def test_hidden_states_are_the_named_ones():
 @pytest.mark.parametrize(
     "method",
     [
-        partial(gradient_difference, gamma=-1.0),
-        partial(npo, alpha=float("nan")),
+        partial(gradient_difference, recipe=Recipe(gamma=-1.0)),
+        partial(npo, recipe=Recipe(alpha=float("nan"))),
         partial(sim_npo, beta=float("inf")),
         partial(rmu, hidden=HIDDEN, coefficient=-1.0),
         scrub,

@@ -6,7 +6,7 @@ al. (2024), and scores of records without memory vary alike. To attack mean outp
 among models drown the others (areas of .92 in place of .99 in groups of 20 digits).
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
@@ -42,10 +42,6 @@ class AttackUnits(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.first)
-
-    @property
-    def noun(self) -> Literal["record", "group"]:
-        return "group" if self.grouped else "record"
 
     @property
     def records(self) -> Int[np.ndarray, " units"]:

@@ -1,8 +1,8 @@
 """The verdict of the `attack` audit, decided by one rule for the terminal, the page and the JSON."""
 
 import math
-from operator import attrgetter
-from typing import Literal, NamedTuple
+from operator import itemgetter
+from typing import Literal
 
 import numpy as np
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from scipy import special
 
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, SplitAttacks
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
-from jaxaudit.metrics.attack import AttackRates
+from jaxaudit.metrics.attack import AttackRates, RateAt, Realised
 from jaxaudit.metrics.over_models import Estimate, mean_of_models
 from jaxaudit.metrics.usage import ALPHA
 
@@ -95,7 +95,12 @@ def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
     words += f", 95% interval {accuracy.low:.1%} to {accuracy.high:.1%}" if math.isfinite(accuracy.low) else ""
     most = max(_limits(splits, attack.name)[1] for attack in result.attacks)
     checks = in_order((*_of_splits(splits), *_of_rates(result, best)))
-    caveats = _caveats_on_halves(result, most)
+    caveats = (
+        f"Per-target accuracies are over {result.models} attacks each: guessing lies within "
+        f"{1 / np.sqrt(result.models):.2f} of 0.5 on most targets, and the best of several attacks lies above 0.5 even "
+        "if all of them guess.",
+        *(("Attacks that fail do not prove that a better one would fail.",) if most < MATTERS else ()),
+    )
     weak = Confidence("weak", f"Only {result.records} targets were attacked.")
     if p_value <= ALPHA:
         together = "" if len(result.attacks) == 1 else f" over {len(result.attacks)} attacks"
@@ -133,14 +138,16 @@ def _by_bank(result: AttackResult, by_default: bool) -> Finding:
     elif result.attacked < FEW_UNITS:
         few = f"Only {result.attacked} {unit}s were attacked."
     if grade in (AWAY, SOME):
-        ratio = max(_ratios(deciding), key=attrgetter("times_chance"), default=_Ratio())
-        named_words = f"{ratio.share:.1%} of members are found at {100 * ratio.realised:.2g}% false positives"
+        times_chance, rate, real = max(_ratios(deciding), key=itemgetter(0), default=(1.0, None, None))
+        named_words = ""
+        if rate and real:
+            named_words = f"{rate.value:.1%} of members are found at {100 * real.value:.2g}% false positives"
         sentence = f"{which} can be told from others ({words})."
         if grade == AWAY:
             sentence = f"{which} can be named: {named_words} ({words})."
         if few:
             sure = Confidence("weak", few)
-        elif ratio.times_chance > TIMES_CHANCE:
+        elif times_chance > TIMES_CHANCE:
             sure = Confidence("strong", f"{named_words}.")
         else:
             sure = Confidence("fair", "Members score higher on average, but few are found with confidence.")
@@ -175,19 +182,12 @@ def _by_bank(result: AttackResult, by_default: bool) -> Finding:
     return undecided(sentence, (words,), why, caveats, more, checks)
 
 
-class _Ratio(NamedTuple):
-    """A rate of true positives (`share`), those of false ones, and how many times the larger its lower limit is."""
-
-    fpr: float = 1.0
-    realised: float = 1.0
-    share: float = 1.0
-    times_chance: float = 1.0
-
-
-def _ratios(rates: AttackRates) -> list[_Ratio]:
-    """Of each rate that can be measured, and whose thresholds hold."""
+def _ratios(rates: AttackRates) -> list[tuple[float, RateAt, Realised]]:
+    """How many times the larger of both rates of false positives the lower limit of each rate of true ones is, with
+    these rates: of each that can be measured, and whose thresholds hold.
+    """
     return [
-        _Ratio(rate.fpr, real.value, rate.value, rate.low / max(rate.fpr, real.high))
+        (rate.low / max(rate.fpr, real.high), rate, real)
         for rate, real in rates.rates
         if rate.resolvable and rate.holds
     ]
@@ -202,9 +202,9 @@ def grade_of(rates: AttackRates) -> Grade | None:
     than guessing` if it could have detected members, and stays well below these limits.
     """
     area, ratios = _decided_area(rates), _ratios(rates)
-    if any(ratio.times_chance >= RIGHT_CALLS for ratio in ratios if ratio.fpr in GRADED_AT):
+    if any(times_chance >= RIGHT_CALLS for times_chance, rate, _ in ratios if rate.fpr in GRADED_AT):
         return AWAY
-    if area.low > CLEAR or any(ratio.times_chance > TIMES_CHANCE for ratio in ratios):
+    if area.low > CLEAR or any(times_chance > TIMES_CHANCE for times_chance, *_ in ratios):
         return SOME
     return GUESSING if _fails(area, rates) else None
 
@@ -283,15 +283,6 @@ def _of_splits(splits: SplitAttacks) -> tuple[Checked, ...]:
     return (
         assumed("enough targets", targets >= FEW_TARGETS, words, f"{words}; attack {FEW_TARGETS} or more"),
         assumed("classifier accuracy", reach >= MIN_REACH, accuracies, untrained),
-    )
-
-
-def _caveats_on_halves(result: AttackResult, most: float) -> tuple[str, ...]:
-    return (
-        f"Per-target accuracies are over {result.models} attacks each: guessing lies within "
-        f"{1 / np.sqrt(result.models):.2f} of 0.5 on most targets, and the best of several attacks lies above 0.5 even "
-        "if all of them guess.",
-        *(("Attacks that fail do not prove that a better one would fail.",) if most < MATTERS else ()),
     )
 
 

@@ -92,7 +92,8 @@ def plan_bank(
     for (name, size), kept in zip(sizes_by_name.items(), columns, strict=True):
         if size and not len(kept):
             raise InputError(f"all {size} records of the {name} are copies: is it the same data set as another?")
-    seeds = _seeds(stream(key, "seeds"), models)
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(stream(key, "seeds"), jnp.arange(models))
+    seeds = np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
     if coins:
         draw, units = stream(key, "draw", "coins"), np.arange(len(left))
         if groups is not None:
@@ -115,11 +116,6 @@ def plan_bank(
     for kind, rows in test.draw(stream(key, "draw"), pool).items():
         membership[np.ix_(kinds == kind, left)] = rows
     return BankPlan(membership, seeds)
-
-
-def _seeds(key: OneKey, models: int) -> UInt32[np.ndarray, " models"]:
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(models))
-    return np.asarray(jax.vmap(lambda one: jax.random.bits(one, dtype=jnp.uint32))(keys))
 
 
 GOES_ON = "make room there and repeat the command, which goes on with what is missing: no trained model is lost."

@@ -102,7 +102,11 @@ def deal(
     >>> {str(role): len(examples) for role, examples in parts.items()}
     {'query': 539, 'holdout': 539, 'members': 719}
     """
-    _refuse_unlike_examples("records", records)
+    if not isinstance(records, Examples):
+        raise InputError(
+            f"`records` is a {type(records).__name__}, and Examples are needed: `ja.load(FILE, label=COLUMN)`, or "
+            "`ja.Examples(inputs, labels, class_names, NAME)` with an array of numbers and the number of each class."
+        )
     key, hashes = stream(jax.random.key(seed), "deal"), records.record_hashes.view("S16")
     copied = len(np.unique(hashes)) < len(hashes)
     units = None
@@ -117,14 +121,6 @@ def deal(
         units[order] = number_groups(units[order])
     of_deal = replace(records, groups=units)
     return Deal(rows.map(lambda role, part: of_deal.take(part, f"{records.name} ({role})")))
-
-
-def _refuse_unlike_examples(parameter: str, value: Any) -> None:
-    if not isinstance(value, Examples):
-        raise InputError(
-            f"`{parameter}` is a {type(value).__name__}, and Examples are needed: `ja.load(FILE, label=COLUMN)`, or "
-            "`ja.Examples(inputs, labels, class_names, NAME)` with an array of numbers and the number of each class."
-        )
 
 
 def open_deal(folder: Path | str, *, label: str | None = None, drop: Sequence[str] = ()) -> Deal:

@@ -299,7 +299,8 @@ def with_groups(
     # Adjusted p-values rise with each p-value, so these are the smallest that any scores could lead to.
     smallest = iter(holm([part.test.least for parts in evidence for part in parts if part.test and part.can_reach()]))
     counted = f"{tests} tests" if len(targets) == 1 else f"{tests} tests of {len(targets)} targets"
-    results = []
+    query, results = table.rows("query"), []
+    group_of_query = numbered_groups(table)[query]
     for target, numbers, why, parts, p_of_target in zip(targets, of_set, unlike, evidence, p_values, strict=True):
         by_rank = any(part.basis == "holdout groups" and part.can_reach() for part in parts)
         reasons = (*_withheld(target, numbers), *(_sizes_not_dealt(table) if by_rank else ()))
@@ -311,7 +312,21 @@ def with_groups(
                 p_values_of_part, least = (next(every), next(suspects)), next(smallest)
             verdict = "inconclusive" if reasons else _verdict(part, p_values_of_part, least)
             shown = part._replace(share=UNKNOWN) if why or reasons else part
-            groups.append(_group_result(table, name, shown, verdict, p_values_of_part))
+            groups.append(
+                GroupResult(
+                    name=name + 1,
+                    first=int(query[group_of_query == name][0]) + 1,
+                    records=int(group_counts(table, "query")[name]),
+                    holdout_records=int(group_counts(table, "holdout")[name]),
+                    verdict=verdict,
+                    basis=shown.basis,
+                    p_never=shown.test and number(shown.test.p_never),
+                    p_adjusted=p_values_of_part[0],
+                    p_adjusted_bh=p_values_of_part[1],
+                    effect=shown.test and number(shown.test.effect),
+                    share=number(float(shown.share.fraction)),
+                )
+            )
         left_out = len(parts) - len(p_of_target)
         adjustment = " ".join(
             [
@@ -357,29 +372,6 @@ def _verdict(part: GroupEvidence, p_values: AdjustedValues, least: float) -> Gro
     if suspected is not None and reaches(suspected):
         return "suspected"
     return "not found" if reaches(least) else "cannot be found"
-
-
-def _group_result(
-    table: ScoreTable,
-    name: int,
-    part: GroupEvidence,
-    verdict: GroupVerdict,
-    p_values: AdjustedValues,
-) -> GroupResult:
-    rows, share = table.rows("query"), float(part.share.fraction)
-    return GroupResult(
-        name=name + 1,
-        first=int(rows[numbered_groups(table)[rows] == name][0]) + 1,
-        records=int(group_counts(table, "query")[name]),
-        holdout_records=int(group_counts(table, "holdout")[name]),
-        verdict=verdict,
-        basis=part.basis,
-        p_never=part.test and number(part.test.p_never),
-        p_adjusted=p_values[0],
-        p_adjusted_bh=p_values[1],
-        effect=part.test and number(part.test.effect),
-        share=number(share),
-    )
 
 
 def _finding(

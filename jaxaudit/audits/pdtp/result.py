@@ -117,10 +117,6 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     groups: tuple[GroupRisk, ...] | None = None
     largest_group: Count = 1
 
-    def by_risk(self) -> list[Risk]:
-        """The listed records, the largest PDTP first; ties keep their order."""
-        return sorted(self.records, key=lambda record: -record.pdtp)
-
 
 def distribution(values: Float[np.ndarray, " records"], floors: Float[np.ndarray, " records"]) -> tuple[Bar, ...]:
     """Counts of records by PDTP and by seed floor, nats, between `EDGES`."""

@@ -116,10 +116,19 @@ def compare_unlearning(
     >>> audit.finding.verdict, audit.scores("nothing", "forgotten_accuracy").shape
     ('inconclusive', (8,))
     """
-    methods = dict(methods or {})
-    check_unlearn(train, test, learner, forget, methods, seeds, nonmembers, attack_epochs)
+    methods, of_texts = dict(methods or {}), are_texts(train)
+    check_shapes((len(train),), forget=forget)
+    if not forget.any() or forget.all():
+        trouble = "empty: there is nothing to forget" if not forget.any() else "everything: nothing remains"
+        raise InputError(f"the set to forget is {trouble}. Are the class and the fraction right?")
+    check_ranges("[2, inf)", seeds=seeds)
+    check_ranges("[1, inf)", attack_epochs=attack_epochs)
+    # Attack networks learn from outputs of classes, which texts do not have.
+    check_ranges(f"[0, {0 if of_texts else len(test)}]", nonmembers=nonmembers)
+    check_names(methods, RESERVED)
+    for part in (train, test):
+        _check_outputs(part, learner)
     names = [RETRAINING, *([AMNESIAC] if amnesiac else []), *methods]
-    of_texts = are_texts(train)
     count = nonmembers or 0 if of_texts else min(len(train), len(test)) if nonmembers is None else nonmembers
     parts = _parts(learner, len(train), count, attack_epochs, attack_each, seeds, names, execution)
     keys = jax.random.split(stream(key, "train"), seeds)
@@ -237,29 +246,6 @@ def _scored(
         scores[name], log_odds[name] = evaluate.judged(of, name, models, forget, attack)
         end(part)
     return scores, log_odds
-
-
-def check_unlearn(
-    train: Examples,
-    test: Examples,
-    learner: NetworkLearner,
-    forget: np.ndarray,
-    methods: Mapping[str, Unlearn],
-    seeds: int,
-    nonmembers: int | None,
-    attack_epochs: int,
-) -> None:
-    check_shapes((len(train),), forget=forget)
-    if not forget.any() or forget.all():
-        trouble = "empty: there is nothing to forget" if not forget.any() else "everything: nothing remains"
-        raise InputError(f"the set to forget is {trouble}. Are the class and the fraction right?")
-    check_ranges("[2, inf)", seeds=seeds)
-    check_ranges("[1, inf)", attack_epochs=attack_epochs)
-    # Attack networks learn from outputs of classes, which texts do not have.
-    check_ranges(f"[0, {0 if are_texts(train) else len(test)}]", nonmembers=nonmembers)
-    check_names(methods, RESERVED)
-    for part in (train, test):
-        _check_outputs(part, learner)
 
 
 def _check_outputs(part: Examples, learner: NetworkLearner) -> None:

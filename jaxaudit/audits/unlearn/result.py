@@ -342,26 +342,22 @@ def together(findings: Mapping[str, Finding]) -> Finding:
     if len(findings) == 1:
         return next(iter(findings.values()))
     worst = min(findings.values(), key=lambda finding: WORST_FIRST.index(finding.verdict))
+    # In words that say what is compared.
+    clauses = [
+        f"{name}: {finding.verdict}{'' if finding.verdict == 'inconclusive' else ' from retraining'}"
+        for name, finding in findings.items()
+    ]
     alike = [finding.confidence for finding in findings.values() if finding.verdict == worst.verdict]
     return Finding(
         worst.verdict,
         worst.tone,
-        f"{'; '.join(f'{name}: {clause(finding.verdict)}' for name, finding in findings.items())}.",
+        f"{'; '.join(clauses)}.",
         tuple(f"{name}: {reason}" for name, finding in findings.items() for reason in finding.reasons),
         min(alike, key=lambda confidence: LEAST_FIRST.index(confidence.word)),
         in_order(_once(check for finding in findings.values() for check in finding.checks)),
         _once(caveat for finding in findings.values() for caveat in finding.caveats),
         _once(more for finding in findings.values() for more in finding.would_change),
     )
-
-
-def clause(verdict: str) -> str:
-    """A verdict in words that say what is compared.
-
-    >>> clause("distinguishable"), clause("inconclusive")
-    ('distinguishable from retraining', 'inconclusive')
-    """
-    return verdict if verdict == "inconclusive" else f"{verdict} from retraining"
 
 
 def _differences(result: UnlearnResult, name: str) -> tuple[str, tuple[str, ...]]:

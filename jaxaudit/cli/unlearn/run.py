@@ -99,6 +99,11 @@ FUNCTIONS: dict[str, Any] = {
     "simnpo": unlearning.sim_npo,
     "rmu": unlearning.rmu,
 }
+RECIPES = {
+    **dict.fromkeys(("gradient-difference", "npo", "rmu"), unlearning.RECIPE),
+    "simnpo": unlearning.OF_SIM_NPO,
+}
+"""Of the methods of language models, whose numbers of training are one value."""
 NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-code": unlearning.becker_code}
 
 
@@ -120,6 +125,9 @@ def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) ->
         values = {field: value for field, value in vars(of_method).items() if value is not None}
         if TRAINED.keys() <= vars(of_method).keys():
             values["batch_size"] = batch_size
+        if recipe := RECIPES.get(name):
+            trained = {field: values.pop(field) for field in recipe._fields if field in values}
+            values["recipe"] = recipe._replace(**trained)
         if name == "fisher":
             values["noise"] = NOISES[values.pop("variant")]
         if name == "rmu":

@@ -11,7 +11,7 @@ from jaxaudit.errors import visible
 from jaxaudit.plots.style import as_inline_svg, with_default_style
 from jaxaudit.report.kinds import FIRST_LINES, Run, part_of
 from jaxaudit.report.page import PageTable, Picture
-from jaxaudit.report.sources import papers, sorted_terms
+from jaxaudit.report.sources import papers
 from jaxaudit.version import __version__
 
 SHORT_TABLE, LONG_TABLE = 8, 30
@@ -28,7 +28,7 @@ def report_html(run: Run[Any]) -> str:
     part = part_of(run)
     return FIRST_LINES + environment.from_string((room / "page.html.jinja").read_text(encoding="utf-8")).render(
         part=part,
-        terms=sorted_terms(part.terms),
+        terms=sorted(dict.fromkeys(part.terms), key=lambda term: term.term.lower()),
         papers=papers(paper.source for paper in run.papers),
         style=Markup((room / "page.css").read_text(encoding="utf-8")),
         svg=_svg,

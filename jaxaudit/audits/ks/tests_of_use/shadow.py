@@ -11,11 +11,10 @@ from jaxaudit.audits.ks.target import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests_of_use.test import (
     Judgement,
     KSTest,
-    Lack,
     helped,
     judgement_of_use,
-    known_unused,
     limited,
+    of_holdout,
 )
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
@@ -139,11 +138,22 @@ class ShadowTest(KSTest):
         checks = (fit,)
         if compares:
             checks = (fit, calibration_like_target(*accuracies_on_unused(*compared, unseen)))
-        usage, trust, lacks = limited(usage, outputs, evidence, kinds, known_unused(outputs, evidence))
+        # Of the calibration set, or else the holdout, never both: models were trained on part of the former alone.
+        known_unused = outputs.unseen if outputs.unseen.any() else of_holdout(evidence)
+        usage, trust, lacks = limited(usage, outputs, evidence, kinds, known_unused)
         if usage.doubts:
             # The correction for a calibration set that was used is missing from the fraction.
             usage, trust = without_fraction(usage, ()), no_confidence("; ".join(usage.doubts))
-        lacks = (*_too_few(evidence, evidence.count(kinds[0])), *lacks)
+        models, targets = evidence.count(kinds[0]), evidence.targets
+        least = least_models(targets)
+        if models < least:
+            # No rank among these models, which used none of the query set, gives a p-value of 0.05.
+            helps = f"Add shadow models: at least {least} without the query set for {targets} targets"
+            reason = (
+                f"{models} shadow models without the query set give p-values of at least {targets / (1 + models):.2g}, "
+                f"adjusted for {targets} targets: no use could be detected"
+            )
+            lacks = ((helps, reason), *lacks)
         more = f"Improve the shadow models: {recipe}. {_more(evidence)}" if recipe else _more(evidence)
         return judgement_of_use(
             self,
@@ -157,20 +167,6 @@ class ShadowTest(KSTest):
 
 
 TEST = ShadowTest
-
-
-def _too_few(evidence: Evidence, models: int) -> tuple[Lack, ...]:
-    """What is lacking if no rank among these models, which used none of the query set, gives a p-value of 0.05."""
-    targets = evidence.targets
-    least = least_models(targets)
-    if models >= least:
-        return ()
-    helps = f"Add shadow models: at least {least} without the query set for {targets} targets"
-    reason = (
-        f"{models} shadow models without the query set give p-values of at least {targets / (1 + models):.2g}, "
-        f"adjusted for {targets} targets: no use could be detected"
-    )
-    return ((helps, reason),)
 
 
 def _more(evidence: Evidence) -> str:

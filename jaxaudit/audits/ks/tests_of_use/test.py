@@ -122,13 +122,6 @@ def helped(lacks: Sequence[Lack], more: str) -> str:
     return " ".join([*(f"{helps}." for helps, _ in lacks), *([more] if more else [])])
 
 
-def known_unused(outputs: TargetOutputs, evidence: Evidence) -> Bool[np.ndarray, " asked"]:
-    """Known non-members of the target: of the calibration set, or else the holdout, never both, since shadow models
-    were trained on part of the calibration set and on no holdout record.
-    """
-    return outputs.unseen if outputs.unseen.any() else of_holdout(evidence)
-
-
 def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
     """Which of the compared records are in the holdout, which no target used."""
     return np.isin(np.arange(len(evidence.pool.compared)), np.r_[evidence.queries : evidence.dealt_records.stop])
@@ -138,8 +131,10 @@ OF_P = frozenset({HOLDOUT_LIKE_QUERY, TARGET_OUTPUTS, HOLDOUT_OUTPUTS, OUTPUTS_O
 EXACT = Confidence("strong", "The test is exact if the provider sampled query set and holdout alike.")
 
 
-def exchangeable(key: OneKey, evidence: Evidence) -> Alike:
-    """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured."""
+def checks_of_sets(key: OneKey, evidence: Evidence) -> tuple[Check, Check]:
+    """Whether there is evidence that query set and holdout are not exchangeable, as far as it can be measured; and
+    whether copies lie in both.
+    """
 
     def measure() -> Alike:
         measured_anew = sets_alike(stream(key, "exchangeability"), evidence, evidence.dealt_records, evidence.queries)
@@ -148,12 +143,7 @@ def exchangeable(key: OneKey, evidence: Evidence) -> Alike:
         labels = measured_anew.labels if before is None or evidence.pool.classless else before.labels
         return measured_anew if before is None else before._replace(difficulty=measured_anew.difficulty, labels=labels)
 
-    return evidence.once("dealt", measure)
-
-
-def checks_of_sets(key: OneKey, evidence: Evidence) -> tuple[Check, Check]:
-    """Whether query set and holdout are alike, and whether copies lie in both."""
-    alikeness = exchangeable(key, evidence)
+    alikeness = evidence.once("dealt", measure)
     return holdout_like_query(alikeness), holdout_apart(alikeness)
 
 

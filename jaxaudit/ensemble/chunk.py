@@ -69,10 +69,10 @@ def kept_models_per_batch(
     membership: Membership | AllBut,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
-    checkpoints: Path,
+    checkpoints: Path | None,
 ) -> int | None:
     """The models per batch of the finished chunks that `checkpoints` has of a call of `fit_many`, if any."""
-    return models_per_batch_of(call_directory(checkpoints, keys, membership, inputs, labels))
+    return checkpoints and models_per_batch_of(call_directory(checkpoints, keys, membership, inputs, labels))
 
 
 def models_per_batch_of(directory: Path) -> int | None:

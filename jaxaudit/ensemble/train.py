@@ -9,7 +9,7 @@ would round differently is refused (`concurrency.py`).
 
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -59,21 +59,16 @@ class PlannedChunk(NamedTuple):
     work: int
 
 
-class RequestedModels(NamedTuple):
-    """All models of a call (see `Chunk`), with the pool (inputs and labels) on the host."""
-
-    keys: Array
-    membership: Membership | AllBut
-    pool: tuple[np.ndarray, np.ndarray]
-
-    def chunk(self, part: PlannedChunk) -> Chunk:
-        rows = part.rows
-        return Chunk(rows, keys_at(self.keys, rows), self.membership.take(rows, axis=0), part.group)
+ChunkOf = Callable[[PlannedChunk], Chunk]
+"""What determines the models of a chunk, taken from those of all chunks when it is trained."""
+HostPool = tuple[np.ndarray, np.ndarray]
+"""Inputs and labels, on the host."""
 
 
 def distribute(
     executor: Executor,
-    models: RequestedModels,
+    chunk_of: ChunkOf,
+    pool: HostPool,
     learner: Learner,
     parts: Sequence[PlannedChunk],
     size: int,
@@ -88,16 +83,16 @@ def distribute(
         return
     own_machine, arrays = this_machine(), dict[str, np.ndarray]()
     code = packed(learner, arrays)
-    rest = packed((results.summarize, *models.pool), arrays, learner)
+    rest = packed((results.summarize, *pool), arrays, learner)
     waiting, running = deque((part, 1) for part in parts), dict[Future[Answer], tuple[PlannedChunk, int]]()
     finished = SimpleQueue[Future[Answer]]()
-    most = min(max(AHEAD_BYTES // max(models.chunk(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
+    most = min(max(AHEAD_BYTES // max(chunk_of(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
     with shared(executor, arrays, results.folder()) as source:
         try:
             while waiting or running:
                 while waiting and len(running) < most:
                     part, attempt = waiting.popleft()
-                    future = _submitted(executor, Task(models.chunk(part), code, rest, source, own_machine))
+                    future = _submitted(executor, Task(chunk_of(part), code, rest, source, own_machine))
                     running[future] = part, attempt
                     future.add_done_callback(finished.put)
                 done = _all_of(finished)
@@ -171,7 +166,8 @@ def whole_fits_per_batch(learner: Learner, stated: int | None = None) -> int:
 
 
 def _train(
-    models: RequestedModels,
+    chunk_of: ChunkOf,
+    host_pool: HostPool,
     learner: Learner,
     parts: list[PlannedChunk],
     size: int,
@@ -187,16 +183,16 @@ def _train(
         else:
             missing.append(part)
     if execution.executor is not None:
-        distribute(execution.executor, models, learner, missing, size, counted, results)
+        distribute(execution.executor, chunk_of, host_pool, learner, missing, size, counted, results)
         return
-    pool = place_pool(models.pool)
+    pool = place_pool(host_pool)
 
     def train_one(part: PlannedChunk, stop: Stop) -> Any:
         def advance(model_steps: int) -> None:
             stop.check()
             counted.advance(model_steps)
 
-        return train_chunk(learner, models.chunk(part), pool, advance)
+        return train_chunk(learner, chunk_of(part), pool, advance)
 
     def collect(part: PlannedChunk, params: Any) -> None:
         results.add(size, part.rows, params)
@@ -299,7 +295,12 @@ def fit_many(
         size = whole_fits_per_batch(learner, size)
         places = chunk_places(len(membership), size, 1 if isinstance(learner, EstimatorLearner) else devices)
         parts = [PlannedChunk(rows, None, len(np.unique(rows))) for rows in places]
-    _train(RequestedModels(keys, membership, pool), learner, parts, size, execution, results)
+
+    def chunk_of(part: PlannedChunk) -> Chunk:
+        rows = part.rows
+        return Chunk(rows, keys_at(keys, rows), membership.take(rows, axis=0), part.group)
+
+    _train(chunk_of, pool, learner, parts, size, execution, results)
     return results.in_order()
 
 

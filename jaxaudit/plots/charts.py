@@ -7,23 +7,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxaudit.plots import style
 from jaxaudit.plots.style import (
     BLUE,
     DASHES,
     GREEN,
     INK,
+    LIMIT,
     LINE,
     MARKERS,
     MUTED,
+    SERIES,
+    SIZE,
     VERMILION,
     draw_marks,
     dress,
     legend,
     logarithmic,
     name_rows,
+    percent,
     series_line,
     short,
+    write_text,
 )
 
 if TYPE_CHECKING:
@@ -90,7 +94,7 @@ def draw_confidences(axes: "Axes", samples: Sequence[Sample], gap: Gap, distance
     left, reach = at > 0, 0.06 * LOG_ODDS
     middle = (at - reach if left else at + reach, (gap.low + gap.high) / 2)
     how = {"ha": "right" if left else "left", "va": "center", "color": GREEN, "fontweight": "bold"}
-    style.write_text(axes, f"gap {distance:.3f}", middle, **how)
+    write_text(axes, f"gap {distance:.3f}", middle, **how)
     dress(axes, "confidence in the true class (log-odds axis)", "share of query records")
     axes.set_xlim(-LOG_ODDS, LOG_ODDS)
     axes.set_ylim(-0.02, 1.02)
@@ -120,7 +124,7 @@ def draw_shares(axes: "Axes", rows: Sequence[tuple[str, Any]], fraction: str = "
     name_rows(axes, [name for name, _ in rows])
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks(np.linspace(0, 1, 5))
-    axes.xaxis.set_major_formatter(style.percent())
+    axes.xaxis.set_major_formatter(percent())
     legend(axes, 2)
 
 
@@ -141,7 +145,7 @@ def draw_probabilities(axes: "Axes", sizes: Sequence[Any], wanted_fraction: floa
     dress(axes, "used fraction of the query set", "probability of detection")
     logarithmic(axes, "x", ticks, [f"{100 * tick:g}%" for tick in ticks], (min(ticks[0], wanted_fraction) / 1.15, 1.15))
     axes.set_ylim(0, 1.02)
-    axes.yaxis.set_major_formatter(style.percent())
+    axes.yaxis.set_major_formatter(percent())
     legend(axes, 2)
 
 
@@ -156,23 +160,23 @@ def draw_distribution(axes: "Axes", result: Any) -> None:
     counts, floors = np.array([(bar.records, bar.by_seed_floor) for bar in bars]).T
     places = np.arange(len(names))
     limit = within - 0.5
-    colours = [style.BLUE if place < within else style.VERMILION for place in places]
+    colours = [BLUE if place < within else VERMILION for place in places]
     drawn = axes.bar(places, counts, width=0.72, color=colours, linewidth=0, label="by PDTP")
-    axes.bar_label(drawn, [f"{count:,}" if count else "" for count in counts], fontsize=style.SIZE, color=style.INK)
+    axes.bar_label(drawn, [f"{count:,}" if count else "" for count in counts], fontsize=SIZE, color=INK)
     highest = int(counts.max())
     if seeded:
         highest, above = max(highest, int(floors.max())), floors > 0
         ends = places[above] - 0.44, places[above] + 0.44
-        axes.hlines(floors[above], *ends, color=style.INK, linewidth=2, label="by seed floor")
-    style.dress(axes, "PDTP (nats)", "records")
+        axes.hlines(floors[above], *ends, color=INK, linewidth=2, label="by seed floor")
+    dress(axes, "PDTP (nats)", "records")
     ticks = [0, *(10**power for power in range(math.ceil(math.log10(max(highest, 10))) + 1))]
     tick_names = [f"{tick:,}" for tick in ticks]
-    style.logarithmic(axes, "y", ticks, tick_names, (0, highest * 4), "symlog", linthresh=1, linscale=0.6)
+    logarithmic(axes, "y", ticks, tick_names, (0, highest * 4), "symlog", linthresh=1, linscale=0.6)
     axes.set_xticks(places, names, rotation=38, ha="right", rotation_mode="anchor")
     axes.grid(False, axis="x")
-    axes.axvline(limit, **style.LIMIT)
-    style.write_text(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=style.VERMILION, ha="left", fontweight="bold")
-    style.legend(axes, 2)
+    axes.axvline(limit, **LIMIT)
+    write_text(axes, "DTP-1", (limit + 0.06, highest * 1.9), color=VERMILION, ha="left", fontweight="bold")
+    legend(axes, 2)
 
 
 LEAST = 1e-5
@@ -188,14 +192,14 @@ def draw_accuracies(axes: "Axes", records: Sequence[Any], attacks: Sequence[str]
     most = _most(pdtp, 0.01)
     for place, name in enumerate(attacks):
         accuracies = [record.accuracy[name] for record in records]
-        style.draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
+        draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
     dress(axes, "PDTP of the target (nats)", "attack accuracy")
     _set_pdtp(axes, most, (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0))
     axes.set_ylim(-0.02, 1.02)
     axes.axhline(0.5, color=MUTED, linewidth=1.4, linestyle=DASHES[2])
     if most > 1:
-        axes.axvline(1.0, **style.LIMIT)
-    style.legend(axes, 3)
+        axes.axvline(1.0, **LIMIT)
+    legend(axes, 3)
 
 
 def draw_curves(axes: "Axes", curves: Mapping[str, Any]) -> None:
@@ -207,16 +211,16 @@ def draw_curves(axes: "Axes", curves: Mapping[str, Any]) -> None:
         rates = (curve.fpr, curve.tpr, curve.low, curve.high)
         across, up, low, high = (np.maximum(rate, LEAST) for rate in rates)
         if not place:
-            axes.fill_between(across, low, high, color=style.SERIES[0], alpha=0.2, linewidth=0, step="post")
+            axes.fill_between(across, low, high, color=SERIES[0], alpha=0.2, linewidth=0, step="post")
         how: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 1.4 if place else 2.2, "label": name}
-        axes.plot(across, up, **how, **style.series_line(place))
+        axes.plot(across, up, **how, **series_line(place))
     guess = np.geomspace(LEAST, 1, 50)
     axes.plot(guess, guess, color=MUTED, linewidth=1.2, linestyle=DASHES[2], label="guessing")
     dress(axes, "false positive rate", "true positive rate")
     ticks = [10.0**power for power in range(round(np.log10(LEAST)), 1)]
     for name in "xy":
-        style.logarithmic(axes, name, ticks, [f"{tick:g}" for tick in ticks], (LEAST, 1.05))
-    style.legend(axes, 2)
+        logarithmic(axes, name, ticks, [f"{tick:g}" for tick in ticks], (LEAST, 1.05))
+    legend(axes, 2)
 
 
 def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
@@ -228,7 +232,7 @@ def _set_pdtp(axes: "Axes", most: float, ticks: Sequence[float]) -> None:
     """Sets the horizontal axis to PDTP, logarithmic except for the lowest values."""
     shown = [0.0, *(tick for tick in ticks if tick < most)]
     names = [f"{tick:g}" for tick in shown]
-    style.logarithmic(axes, "x", shown, names, (-0.001, most), "symlog", linthresh=0.01, linscale=0.4)
+    logarithmic(axes, "x", shown, names, (-0.001, most), "symlog", linthresh=0.01, linscale=0.4)
 
 
 MARGIN, EDGE = 3.0, 1.5

@@ -215,12 +215,13 @@ def train_splits(
     half, measured = len(examples) // 2, min(measured, iterations)
     keys = several(stream(key, "train"), len(drawn.membership))
     pool = examples.inputs, examples.labels
-    models_per_batch = execution.models_per_batch
-    if execution.checkpoints is not None:
-        kept = kept_models_per_batch(keys, drawn.membership, *pool, execution.checkpoints)
-        models_per_batch = kept or models_per_batch
-    rows = len(groups_of(drawn.targets, half)[0]) + 2
-    models_per_batch = models_per_batch or usual_left_out_per_batch(key, examples.take(slice(half)), learner, rows)
+    models_per_batch = (
+        kept_models_per_batch(keys, drawn.membership, *pool, execution.checkpoints)
+        or execution.models_per_batch
+        or usual_left_out_per_batch(
+            key, examples.take(slice(half)), learner, len(groups_of(drawn.targets, half)[0]) + 2
+        )
+    )
     attacked_models, pooled, paired, left_out = models_to_train(
         drawn,
         learner,

@@ -187,12 +187,12 @@ def train_rows(
     membership, order = np.concatenate(list(rows.values())), pool.training_order
     keys = join_keys(several(stream(key, kind), len(masks)) for kind, masks in rows.items() if len(masks))
     inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]
-    models_per_batch = execution.models_per_batch
-    if execution.checkpoints is not None:
-        kept = kept_models_per_batch(keys, in_order, inputs, labels, execution.checkpoints)
-        models_per_batch = kept or models_per_batch
-    if models_per_batch is None:
-        models_per_batch = suitable_models_per_batch(keys, in_order, inputs, labels, learner)
+    pool_in_order = inputs, labels
+    models_per_batch = (
+        kept_models_per_batch(keys, in_order, *pool_in_order, execution.checkpoints)
+        or execution.models_per_batch
+        or suitable_models_per_batch(keys, in_order, *pool_in_order, learner)
+    )
     confidences, odds, hits = fit_many(
         keys,
         in_order,

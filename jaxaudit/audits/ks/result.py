@@ -264,7 +264,28 @@ class KSAudit:
 
     def plot(self, target: int = 0) -> "Figure":
         """Confidences of one target on two axes; without rho, used fractions of all targets."""
-        return plot_ks(self, target)
+        from jaxaudit.plots import charts as plot
+        from jaxaudit.plots.style import canvas, row_height
+
+        judged = self.targets[target]
+        if not judged.ratio:
+            several = max(len(target.usage) for target in self.targets) > 1
+            rows = [
+                (visible(target.name) + (f" ({visible(usage.method)})" if several else ""), usage)
+                for target in self.targets
+                for usage in target.usage
+            ]
+            if not rows:
+                raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
+            figure, axes = canvas(row_height(len(rows)) + 0.3)
+            plot.draw_shares(axes, rows, fraction_name(usage.question for _, usage in rows))
+            return figure
+        figure, axes = canvas()
+        which = typical(judged.ratio.rho)
+        samples = [self.query_confidences[which], self.target_confidences[target], self.calibration_confidences[which]]
+        gap = plot.widest_gap_at(samples[0], samples[1])
+        plot.draw_confidences(axes, samples, gap, judged.ratio.rho.distances[which])
+        return figure
 
 
 def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
@@ -312,31 +333,6 @@ def array_names(result: KSResult) -> tuple[str, ...]:
         return ()
     models = ("query", "calibration") if result.noise_floor else ()
     return (*models, *(f"target_{index}" for index in range(len(result.targets))))
-
-
-def plot_ks(audit: KSAudit, target: int) -> "Figure":
-    from jaxaudit.plots import charts as plot
-    from jaxaudit.plots.style import canvas, row_height
-
-    judged = audit.targets[target]
-    if not judged.ratio:
-        several = max(len(target.usage) for target in audit.targets) > 1
-        rows = [
-            (visible(target.name) + (f" ({visible(usage.method)})" if several else ""), usage)
-            for target in audit.targets
-            for usage in target.usage
-        ]
-        if not rows:
-            raise InputError("there is nothing to draw: add RhoTest() or a test of use, such as ShadowTest().")
-        figure, axes = canvas(row_height(len(rows)) + 0.3)
-        plot.draw_shares(axes, rows, fraction_name(usage.question for _, usage in rows))
-        return figure
-    figure, axes = canvas()
-    which = typical(judged.ratio.rho)
-    samples = [audit.query_confidences[which], audit.target_confidences[target], audit.calibration_confidences[which]]
-    gap = plot.widest_gap_at(samples[0], samples[1])
-    plot.draw_confidences(axes, samples, gap, judged.ratio.rho.distances[which])
-    return figure
 
 
 def typical(rho: Rho) -> int:

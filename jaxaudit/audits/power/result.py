@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import field, structs
 from scipy import special
 
-from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order
+from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
 from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
@@ -286,23 +286,17 @@ def fraction_text(fraction: float, digits: int = 3) -> str:
 
 
 def _checks(measured: Separation, noun: str) -> tuple[Checked, ...]:
-    models, higher = measured.models, measured.difference > 0
-    enough = models >= ENOUGH_MODELS
+    models = f"{measured.models} {noun}"
+    more = f"{models}; {ENOUGH_MODELS} or more know their variance better"
+    higher = "scores of records in training are higher than those of others"
+    not_higher = (
+        "scores of records in training are not higher than those of others; train the shadow models as long as the "
+        "target"
+    )
     return in_order(
         (
-            Checked(
-                "enough shadow models",
-                "passed" if enough else "warning",
-                f"{models} {noun}" + ("" if enough else f"; {ENOUGH_MODELS} or more know their variance better"),
-            ),
-            Checked(
-                "membership signal",
-                "passed" if higher else "warning",
-                "scores of records in training are higher than those of others"
-                if higher
-                else "scores of records in training are not higher than those of others; train the shadow "
-                "models as long as the target",
-            ),
+            assumed("enough shadow models", measured.models >= ENOUGH_MODELS, models, more),
+            assumed("membership signal", measured.difference > 0, higher, not_higher),
         )
     )
 

@@ -160,19 +160,6 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
             if efficacy and bound
         ]
 
-    def plot(self) -> "Figure":
-        """Efficacy by method, with a band of retrained models, and any attack against efficacy."""
-        from jaxaudit.plots import charts as plot
-        from jaxaudit.plots.style import panels
-
-        drawn = self.drawn()
-        attacked = any(method.attack is not None for method in drawn)
-        figure, (efficacies, *attacks) = panels(2 if attacked else 1)
-        plot.draw_efficacies(efficacies, drawn, self.band)
-        if attacked:
-            plot.draw_attacks(attacks[0], drawn, self.protocol.members_share)
-        return figure
-
 
 @dataclass(frozen=True, eq=False)
 class UnlearnAudit:
@@ -202,7 +189,17 @@ class UnlearnAudit:
         return np.array(spread.values) if spread else np.full(self.result.protocol.seeds, np.nan)
 
     def plot(self) -> "Figure":
-        return self.result.plot()
+        """Efficacy by method, with a band of retrained models, and any attack against efficacy."""
+        from jaxaudit.plots import charts as plot
+        from jaxaudit.plots.style import panels
+
+        result, drawn = self.result, self.result.drawn()
+        attacked = any(method.attack is not None for method in drawn)
+        figure, (efficacies, *attacks) = panels(2 if attacked else 1)
+        plot.draw_efficacies(efficacies, drawn, result.band)
+        if attacked:
+            plot.draw_attacks(attacks[0], drawn, result.protocol.members_share)
+        return figure
 
 
 def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:

@@ -14,14 +14,14 @@ from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import compiled
 from jaxaudit.membership import AllBut, everyone, leave_group_out
-from jaxaudit.metrics.arrays import OneKey
+from jaxaudit.metrics.arrays import Integers, OneKey
 
 
 def leave_out(
     key: OneKey,
     examples: Examples,
     learner: Learner,
-    records: Int[np.ndarray, " records"],
+    records: Integers,
     *,
     groups: Int[np.ndarray, " examples"] | None = None,
     execution: Execution = DEFAULT_EXECUTION,
@@ -55,7 +55,7 @@ def leave_out(
 
 
 def _asked(
-    records: Int[np.ndarray, " records"],
+    records: Integers,
     groups: Int[np.ndarray, " examples"] | None,
     units: Int[np.ndarray, " models"],
 ) -> tuple[Int[np.ndarray, "models most"], tuple[np.ndarray, np.ndarray]]:

@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 
+Counts = Int[np.ndarray, "replicates distinct"]
+
 
 class Ranking(NamedTuple):
     """The order of scores from high to low; `ends` are the positions of the last occurrence of each distinct score;
@@ -40,18 +42,14 @@ def rank(scores: Float[Array | np.ndarray, " n"], truth: Bool[Array | np.ndarray
     return Ranking(order, np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)), truth[order])
 
 
-def running_counts(
-    ranking: Ranking, counts: Int[np.ndarray, "replicates n"]
-) -> tuple[Int[np.ndarray, "replicates distinct"], Int[np.ndarray, "replicates distinct"]]:
+def running_counts(ranking: Ranking, counts: Int[np.ndarray, "replicates n"]) -> tuple[Counts, Counts]:
     """How many positive, and how many negative, records, counted `counts` times, have at least each distinct score."""
     ordered = counts[:, ranking.order]
     group = np.cumsum(ordered * ranking.truth, axis=1)[:, ranking.ends]
     return group, np.cumsum(ordered, axis=1)[:, ranking.ends] - group
 
 
-def area(
-    group: Int[np.ndarray, "replicates distinct"], others_below: Int[np.ndarray, "replicates distinct"]
-) -> Float[np.ndarray, " replicates"]:
+def area(group: Counts, others_below: Counts) -> Float[np.ndarray, " replicates"]:
     """The area under the ROC curve from `running_counts`: P(positive > negative) + P(positive = negative) / 2.
 
     Mann & Whitney (1947). Counted in integers, so it is exact up to one rounding; NaN if either group is empty.
@@ -63,9 +61,7 @@ def area(
     return np.divide(twice, 2 * pairs, out=np.full(len(group), np.nan), where=pairs > 0)
 
 
-def power(
-    group: Int[np.ndarray, "replicates distinct"], others_below: Int[np.ndarray, "replicates distinct"], level: float
-) -> Float[np.ndarray, "2 replicates"]:
+def power(group: Counts, others_below: Counts, level: float) -> Float[np.ndarray, "2 replicates"]:
     """The largest true positive rate at a false positive rate of at most `level`, and the latter rate.
 
     Counts are those of `running_counts`. Nothing is interpolated: an attacker could attain it. NaN without a group.

@@ -20,6 +20,7 @@ Kinds = Float[np.ndarray, "n kinds"]
 PerModel = Float[np.ndarray, " models"]
 # Of the device or the host.
 AnyNumbers = Float[Array | np.ndarray, " n"]
+AnyIntegers = Int[Array | np.ndarray, " n"]
 AnyScores = Float[Array | np.ndarray, "models n"]
 AnyMembers = Bool[Array | np.ndarray, "models n"]
 

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from jaxaudit.data.bank.bank import row_blocks
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import Indices, Integers, Members, Numbers, OneKey, PerModel, units_of_records
+from jaxaudit.metrics.arrays import Indices, Integers, Mask, Members, Numbers, OneKey, PerModel, units_of_records
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of, stream
@@ -32,8 +32,8 @@ deviations of the size that independent draws of each record would give, whichev
 
 
 def deal_holdout(
-    key: OneKey, records: int, share: float = SHARE, groups: Shaped[np.ndarray, " records"] | None = None
-) -> Bool[np.ndarray, " records"]:
+    key: OneKey, records: int, share: float = SHARE, groups: Shaped[np.ndarray, " n"] | None = None
+) -> Mask:
     """Chooses the records to hold out, uniformly at random among all choices of the same size: True for the holdout.
 
     Deal before any record is shared. The holdout has `round(share * records)` records, or that share of the groups; at
@@ -53,10 +53,10 @@ def deal_holdout(
 
 def deal_members(
     key: OneKey,
-    held: Bool[np.ndarray, " records"],
+    held: Mask,
     share: float,
-    groups: Shaped[np.ndarray, " records"] | None = None,
-) -> Bool[np.ndarray, " records"]:
+    groups: Shaped[np.ndarray, " n"] | None = None,
+) -> Mask:
     """Chooses known members, which are shared and stay in training, uniformly at random among records not `held`.
 
     `share` is one of all records, the holdout included. The key may be that given to `deal_holdout`.
@@ -76,9 +76,7 @@ def deal_members(
     return np.isin(group_numbers, generator_of(stream(key, "members")).choice(left, chosen, replace=False))
 
 
-def deal_within(
-    key: OneKey, groups: Shaped[np.ndarray, " records"], held: float, stay: float = 0.0
-) -> tuple[Bool[np.ndarray, " records"], Bool[np.ndarray, " records"]]:
+def deal_within(key: OneKey, groups: Shaped[np.ndarray, " n"], held: float, stay: float = 0.0) -> tuple[Mask, Mask]:
     """Deals the records of every group over holdout (share `held`), known members (`stay`) and query set: two masks.
 
     Every record is as likely to be on a side as any other one: shares are rounded down or up at random.
@@ -121,7 +119,7 @@ def _can_differ(size: int, held: float, stay: float) -> bool:
     return ways(query + holdout, holdout) * ALPHA >= 1
 
 
-def _numbered(records: int, groups: np.ndarray | None) -> tuple[Int[np.ndarray, " records"], int]:
+def _numbered(records: int, groups: np.ndarray | None) -> tuple[Integers, int]:
     """The number of each record's group, and how many groups there are; without groups, each record is a group."""
     check_shapes((records,), groups=groups)
     group_numbers = np.unique(units_of_records(groups, records), return_inverse=True)[1]

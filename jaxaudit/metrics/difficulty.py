@@ -34,6 +34,8 @@ from jaxaudit.metrics.exchangeability import features
 from jaxaudit.metrics.scores import Profile, cut, profile, profiles_of_others
 from jaxaudit.randomness import generator_of
 
+Tokens = Int[np.ndarray, " tokens"]
+
 CUT, LOG_CUT = 3.0, 8.0
 """Log-odds and log-probabilities are cut at these values, in nats: beyond them, they depend more on a record's
 difficulty than on its use."""
@@ -300,9 +302,7 @@ def _content_hash(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
-def _flat_tokens(
-    texts: Sequence[Sequence[int]],
-) -> tuple[Int[np.ndarray, " tokens"], Int[np.ndarray, " tokens"], Int[np.ndarray, " tokens"]]:
+def _flat_tokens(texts: Sequence[Sequence[int]]) -> tuple[Tokens, Tokens, Tokens]:
     """All tokens (numbered from 1), their records and places; a record begins with `BEGINNING`s, at places below 0."""
     before = max(ORDERS) - 1
     lengths = np.array([len(text) for text in texts], int) + before
@@ -314,7 +314,7 @@ def _flat_tokens(
     return tokens, record, place
 
 
-def _in_other_folds(ids: Int[np.ndarray, " tokens"], fold: Int[np.ndarray, " tokens"]) -> Int[np.ndarray, " tokens"]:
+def _in_other_folds(ids: Tokens, fold: Tokens) -> Tokens:
     """For each token, how many tokens of other folds have its id."""
     count = np.bincount(ids[fold != NO_FOLD], minlength=int(ids.max(initial=0)) + 1)
     elsewhere = count[ids]

@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import auc
-from jaxaudit.metrics.arrays import AnyNumbers, OneKey, PerModel
+from jaxaudit.metrics.arrays import AnyNumbers, AnyScores, Numbers, OneKey, PerModel, Scores
 from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
@@ -36,7 +36,7 @@ class Answers(NamedTuple):
     of the forget set, and each model's accuracy on the records that remain in training, and on test records.
     """
 
-    log_odds: Float[np.ndarray, "models records"]
+    log_odds: Scores
     remaining_accuracy: PerModel
     test_accuracy: PerModel
 
@@ -113,9 +113,7 @@ def challenge_score(
     )
 
 
-def epsilons(
-    unlearned: Float[np.ndarray, "models records"], retrained: Float[np.ndarray, "others records"]
-) -> Float[np.ndarray, " records"]:
+def epsilons(unlearned: Scores, retrained: Float[np.ndarray, "others n"]) -> Numbers:
     """The epsilon of each record (`challenge_score`); an attack with a single rate of 0 is ignored. It is 50, the
     largest, also if the range of one side is below 1% of the other's.
     """
@@ -127,7 +125,7 @@ def epsilons(
     return np.concatenate(parts)
 
 
-def points(epsilon: Float[np.ndarray, " records"], models: int) -> Float[np.ndarray, " records"]:
+def points(epsilon: Numbers, models: int) -> Numbers:
     """The points of each record: 1 / 2^k for an epsilon in [k / 2, (k + 1) / 2), 0 from ceil(log(models - 1)) on.
 
     >>> points(np.array([0.0, 0.49, 0.5, 1.0, 2.9, 3.0, 50.0]), 16).tolist()
@@ -136,9 +134,7 @@ def points(epsilon: Float[np.ndarray, " records"], models: int) -> Float[np.ndar
     return np.where(epsilon < np.ceil(np.log(models - 1)), 0.5 ** np.floor(epsilon / BIN), 0.0)
 
 
-def _epsilons(
-    unlearned: Float[np.ndarray, "records models"], retrained: Float[np.ndarray, "records others"]
-) -> Float[np.ndarray, " records"]:
+def _epsilons(unlearned: Float[np.ndarray, "n models"], retrained: Float[np.ndarray, "n others"]) -> Numbers:
     of_errors = _epsilon_of_errors(unlearned.shape[1], retrained.shape[1])
     everyone = np.concatenate([unlearned, retrained], axis=1)
     order = np.argsort(everyone, axis=1, kind="stable")
@@ -168,7 +164,7 @@ def _epsilon_of_errors(models: int, other_models: int) -> Float[np.ndarray, "err
 
 def _one_threshold(
     sides: tuple[np.ndarray, np.ndarray], below: list[np.ndarray], of_errors: np.ndarray
-) -> Float[np.ndarray, "records thresholds"]:
+) -> Float[np.ndarray, "n thresholds"]:
     """Epsilon for a threshold at each value; values at or above it are attributed to the side of the larger median."""
     upper = np.median(sides[1], axis=1) > np.median(sides[0], axis=1)
     under = [counts[:, :-1] for counts in below]
@@ -178,7 +174,7 @@ def _one_threshold(
 
 def _two_thresholds(
     sides: tuple[np.ndarray, np.ndarray], values: np.ndarray, below: list[np.ndarray], of_errors: np.ndarray
-) -> Float[np.ndarray, "records lower upper"]:
+) -> Float[np.ndarray, "n lower upper"]:
     """Epsilon for each pair of thresholds; values between them are attributed to the side of the smaller range."""
     ranges = [np.ptp(side, axis=1) for side in sides]
     first = ranges[0] < ranges[1]
@@ -297,7 +293,7 @@ def privleak(area: float, retrained: float = 0.5) -> float:
 
 
 def between_retrained(
-    truth_ratios: Float[Array | np.ndarray, "models records"] | None = None,
+    truth_ratios: AnyScores | None = None,
     areas: Float[Array | np.ndarray, " others"] | None = None,
 ) -> Retrained:
     """Forget quality and privleak of all pairs of retrained models, where there is nothing to find.

@@ -10,12 +10,11 @@ before. Limits are those of a ratio of two means (Fieller 1954).
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Int
 from scipy import special
 
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.kernels.ranking import mid_ranks
-from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey, units_of_records
+from jaxaudit.metrics.arrays import AnyIntegers, AnyNumbers, Integers, Kinds, Numbers, OneKey, units_of_records
 from jaxaudit.metrics.difficulty import residual, residual_scores
 from jaxaudit.metrics.holdout import mean_variance, sampling_variance, swapped
 from jaxaudit.metrics.permutation import (
@@ -68,7 +67,7 @@ def members_test(
     scores: AnyNumbers,
     sizes: tuple[int, int, int],
     *,
-    groups: Int[Array | np.ndarray, " n"] | None = None,
+    groups: AnyIntegers | None = None,
     strata: Integers | None = None,
     p_never: float | None = None,
     permutations: int = PERMUTATIONS,
@@ -131,9 +130,7 @@ def members_test(
     return MemoryAnswer(usage, means.memory, p_memory)
 
 
-def set_means(
-    scores: Numbers, sizes: tuple[int, int, int], groups: Int[Array | np.ndarray, " n"] | None = None
-) -> Ratio:
+def set_means(scores: Numbers, sizes: tuple[int, int, int], groups: AnyIntegers | None = None) -> Ratio:
     """The mean scores of query set and members beside that of the holdout (`mean_variance`). Its limits (Fieller 1954)
     are all f with |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout).
     """
@@ -186,7 +183,7 @@ def deletion_test(
     predictors: Kinds | None = None,
     *,
     labels: Integers | None = None,
-    groups: Int[Array | np.ndarray, " n"] | None = None,
+    groups: AnyIntegers | None = None,
     permutations: int = PERMUTATIONS,
     stated: float = STATED_FRACTION,
     question: Question = "left",

@@ -16,7 +16,7 @@ from scipy import special
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.json_types import Extended, NumberOrNaN, StrictStruct
 from jaxaudit.kernels.ranking import mid_ranks
-from jaxaudit.metrics.arrays import OneKey
+from jaxaudit.metrics.arrays import AnyScores, Numbers, OneKey, Scores
 from jaxaudit.metrics.usage import ALPHA, LEVEL
 from jaxaudit.randomness import generator_of
 
@@ -76,10 +76,10 @@ def exact_shares(
 
 
 def checked_sides(
-    unlearned: Float[Array | np.ndarray, "models records"],
+    unlearned: AnyScores,
     retrained: Float[Array | np.ndarray, "others asked"],
     replicates: int,
-) -> tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others asked"]]:
+) -> tuple[Scores, Float[np.ndarray, "others asked"]]:
     """The log-odds of unlearned and retrained models in float64, cut at 103.6 nats; refuses what has no interval."""
     sides = [np.asarray(side, np.float64) for side in (unlearned, retrained)]
     check_ranges(f"[{FEWEST}, inf)", "train more of each", models=[len(side) for side in sides])
@@ -190,7 +190,7 @@ LOW = 0.65
 model unlike all others makes it, rules nothing out."""
 LEAST_VARIANCE = 1e-12
 """In nats squared; keeps variances positive if all models have the same outputs."""
-Sides = tuple[Float[np.ndarray, "models records"], Float[np.ndarray, "others records"]]
+Sides = tuple[Scores, Float[np.ndarray, "others n"]]
 Counts = tuple[np.ndarray, np.ndarray]
 """How often each model of either side counts."""
 
@@ -202,12 +202,12 @@ class ULira(NamedTuple):
     """
 
     accuracy: Estimate
-    per_record: Float[np.ndarray, " records"]
+    per_record: Numbers
 
 
 def u_lira(
     key: OneKey,
-    unlearned: Float[np.ndarray, "models records"],
+    unlearned: Scores,
     retrained: Float[np.ndarray, "others asked"],
     *,
     replicates: int = REPLICATES,
@@ -242,7 +242,7 @@ def u_lira(
 
 def u_lira_rate(
     key: OneKey,
-    unlearned: Float[np.ndarray, "models records"],
+    unlearned: Scores,
     retrained: Float[np.ndarray, "others asked"],
     *,
     false_positive_rate: float = 0.01,
@@ -320,10 +320,10 @@ def _evidence(sides: Sides, counts: Counts) -> Sides:
 
 
 def _log_density(
-    values: Float[np.ndarray, "asked records"],
-    side: Float[np.ndarray, "models records"],
+    values: Float[np.ndarray, "asked n"],
+    side: Scores,
     weights: Float[np.ndarray, "#asked models"],
-) -> Float[np.ndarray, "asked records"]:
+) -> Float[np.ndarray, "asked n"]:
     """The log-density, without its constant, of the normal distribution that is fitted to a side's weighted models."""
     total = weights.sum(axis=1, keepdims=True)
     # Centred at the median, so that squares of large log-odds do not cancel and lose the variance's digits.

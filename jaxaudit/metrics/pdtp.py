@@ -6,10 +6,11 @@ Long, Bindschaedler & Gunter (2017), "Towards Measuring Membership Privacy", sec
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.kernels.dtp import as_log_probs, binned
+from jaxaudit.metrics.arrays import Integers, Numbers
 
 SOURCE = "Long, Bindschaedler & Gunter 2017"
 BINS = 100
@@ -27,21 +28,21 @@ class PDTP(NamedTuple):
         directions: +1 if the model with the record gives that class more, -1 if less, 0 if the value is 0.
     """
 
-    values: Float[np.ndarray, " records"]
-    classes: Int[np.ndarray, " records"]
-    directions: Int[np.ndarray, " records"]
+    values: Numbers
+    classes: Integers
+    directions: Integers
 
 
 class SeedFloor(NamedTuple):
     """The mean and the largest PDTP, in nats over pairs of seeds, if no record is removed and only the seed differs."""
 
-    mean: Float[np.ndarray, " records"]
-    largest: Float[np.ndarray, " records"]
+    mean: Numbers
+    largest: Numbers
 
 
 def pdtp(
-    with_record: Float[Array | np.ndarray, "records classes"],
-    without_record: Float[Array | np.ndarray, "records classes"],
+    with_record: Float[Array | np.ndarray, "n classes"],
+    without_record: Float[Array | np.ndarray, "n classes"],
     *,
     bins: int = BINS,
 ) -> PDTP:
@@ -74,7 +75,7 @@ def pdtp(
     return PDTP(np.abs(largest), classes, np.sign(largest).astype(np.intp))
 
 
-def seed_floor(log_probs: Float[Array | np.ndarray, "seeds records classes"], *, bins: int = BINS) -> SeedFloor:
+def seed_floor(log_probs: Float[Array | np.ndarray, "seeds n classes"], *, bins: int = BINS) -> SeedFloor:
     """The value of `pdtp` for each record if no record is removed and only the training seed differs.
 
     Row s holds the outputs of a model trained on all of T with seed s, of at least two; row 0 is the audited model. The

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import AnyNumbers, Integers, Kinds, Numbers, OneKey
+from jaxaudit.metrics.arrays import AnyIntegers, AnyNumbers, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.deal import ways
 from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of
@@ -163,7 +163,7 @@ def shuffled(
         yield generator.permuted(tiled, axis=-1, out=tiled)
 
 
-def _units(groups: Int[Array | np.ndarray, " n"], size: int) -> tuple[Bool[np.ndarray, " units"], np.ndarray]:
+def _units(groups: AnyIntegers, size: int) -> tuple[Bool[np.ndarray, " units"], np.ndarray]:
     """Which groups the first `size` records are of, and the number of each record's group, from 0."""
     names, unit_of_record = np.unique(groups, return_inverse=True)
     return np.isin(np.arange(len(names)), unit_of_record[:size]), unit_of_record

@@ -23,6 +23,9 @@ from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set
 from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Ratio
 from jaxaudit.randomness import generator_of
 
+PerGroup = Float[np.ndarray, " groups"]
+OfGroups = Bool[np.ndarray, " groups"]
+
 PENALTIES = 10.0 ** np.arange(-6, 3)
 LEAST_FREE = 0.2
 """The least share of the records' degrees of freedom that a fit leaves, if some penalty leaves as many."""
@@ -287,9 +290,7 @@ class GroupTest(NamedTuple):
     effect: float
 
 
-def standard_means(
-    scores: Numbers, groups: Integers, size: int
-) -> tuple[Float[np.ndarray, " groups"], Float[np.ndarray, " groups"], Bool[np.ndarray, " groups"]]:
+def standard_means(scores: Numbers, groups: Integers, size: int) -> tuple[PerGroup, PerGroup, OfGroups]:
     """The mean score of each group, in the order of `np.unique`; how far it is above the middle, in standard deviations
     of a model of random effects, so that small groups are no more extreme; and whether the group is of the query set.
     Medians estimate both variances, so groups that were used hardly move them, unless they are half of all.
@@ -327,7 +328,7 @@ def one_sided_groups(counts: Int[np.ndarray, "2 groups"]) -> tuple[int, float]:
     return one_sided, float(1 + alone.sum() + 3 * np.sqrt((alone * (1 - alone)).sum()))
 
 
-def unlike_in_size(groups: Integers, size: int) -> Bool[np.ndarray, " groups"]:
+def unlike_in_size(groups: Integers, size: int) -> OfGroups:
     """Whether each group of the query set has fewer records than all groups of the holdout, or more, by `np.unique`."""
     sizes, of_holdout = (np.unique(part, return_counts=True)[1] for part in (groups[:size], groups[size:]))
     return (sizes < of_holdout.min()) | (sizes > of_holdout.max())
@@ -355,7 +356,7 @@ def among_groups(scores: Numbers, groups: Integers, size: int) -> list[GroupTest
     return [GroupTest((1 + larger) / (1 + count), 1 / (1 + count), effect) for larger, effect in ranked]
 
 
-def beyond_groups(scores: Numbers, groups: Integers, size: int) -> Float[np.ndarray, " groups"]:
+def beyond_groups(scores: Numbers, groups: Integers, size: int) -> PerGroup:
     """The p-value of each group of the query set by Student's t, as a further one of at least two holdout groups: it
     may be smaller than ranks could be, and rests on normal means.
     """
@@ -426,10 +427,10 @@ OF_CENTRE = 2.0
 
 
 def drift_test(
-    target: Float[np.ndarray, " groups"],
+    target: PerGroup,
     unused: Float[np.ndarray, "models groups"],
-    in_holdout: Bool[np.ndarray, " groups"],
-) -> tuple[Float[np.ndarray, " groups"], Float[np.ndarray, " groups"]]:
+    in_holdout: OfGroups,
+) -> tuple[PerGroup, PerGroup]:
     """How much higher the target scores each group than models without the query set do, and p-values of "not used".
 
     A shift of all groups, read in the holdout or the lower third, is taken off. Variances are pooled (Smyth 2004,

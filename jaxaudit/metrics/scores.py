@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Float32, Int
 from scipy import special
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Indices, Members, Numbers, Scores
+from jaxaudit.metrics.arrays import AnyIntegers, AnyMembers, AnyNumbers, AnyScores, Indices, Members, Numbers, Scores
 
 PRIOR_MODELS = 4.0
 """Variances are shrunk as if the mean variance of all records had been observed in this many more models."""
@@ -183,7 +183,7 @@ class MembershipScores(NamedTuple):
 
 
 def log_odds(
-    log_probs: Float[Array | np.ndarray, "*models n classes"], labels: Int[Array | np.ndarray, " n"]
+    log_probs: Float[Array | np.ndarray, "*models n classes"], labels: AnyIntegers
 ) -> Float[np.ndarray, "*models n"]:
     """The log-odds (nats) of each record's own class: log p_y - log(1 - p_y); larger means more confident and correct.
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, Real
+from jaxtyping import Array, Float, Key, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.chunk import Summarize
@@ -20,7 +20,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
-from jaxaudit.metrics.arrays import Mask, OneKey
+from jaxaudit.metrics.arrays import AnyIntegers, Mask, OneKey
 from jaxaudit.unlearning.method import cites
 
 
@@ -36,7 +36,7 @@ def train_and_record(
     keys: Key[Array, " models"],
     forget: Mask,
     inputs: Real[Array | np.ndarray, "n ..."],
-    labels: Int[Array | np.ndarray, " n"],
+    labels: AnyIntegers,
     learner: SteppedLearner,
     *,
     execution: Execution = DEFAULT_EXECUTION,

@@ -6,14 +6,14 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, Real
+from jaxtyping import Array, Bool, Key, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.learners.learner import Inputs, Labels
-from jaxaudit.metrics.arrays import Members, OneKey
+from jaxaudit.metrics.arrays import AnyIntegers, Members, OneKey
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Chosen = Bool[Array, " n"]
@@ -95,7 +95,7 @@ def retrain(
     keys: Key[Array, " models"],
     forget: Members,
     inputs: Real[Array | np.ndarray, "n ..."],
-    labels: Int[Array | np.ndarray, " n"],
+    labels: AnyIntegers,
     learner: Learner,
     *,
     execution: Execution = DEFAULT_EXECUTION,

@@ -21,6 +21,10 @@ SPREAD = (0.7548776662466927, 0.5698402909980532)
 """Multiples of these, modulo 1, cover the unit square evenly (1 / g and 1 / g^2, where g^3 = g + 1)."""
 
 
+ModelViews = Float[np.ndarray, "models views n"]
+PerView = Float[np.ndarray, "targets views n"]
+PerTarget = Float[np.ndarray, "targets n"]
+IntegersPerTarget = Int[np.ndarray, "targets n"]
 FixedDesign = Float[np.ndarray, "3 n"]
 """Numbers of planned models with each record and without it, if the design fixed them; infinite if coins decided. The
 last row, in [0, 1), says which records have a finished partner (`left_out`) if models are missing.
@@ -38,14 +42,14 @@ class ShadowScores(NamedTuple):
         unused: records that neither a shadow model nor a target was trained on, for comparison (`unused_records`).
     """
 
-    models: Float[np.ndarray, "models views n"]
+    models: ModelViews
     membership: Members
-    targets: Float[np.ndarray, "targets views n"] | None = None
+    targets: PerView | None = None
     design: FixedDesign | None = None
     unused: Mask | None = None
 
     @property
-    def attacked(self) -> Float[np.ndarray, "targets views n"]:
+    def attacked(self) -> PerView:
         """The log-odds of the models that are attacked."""
         return self.models if self.targets is None else self.targets
 
@@ -107,7 +111,7 @@ class RecordAttack(Protocol):
     @property
     def least(self) -> Least: ...
 
-    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> PerTarget:
         """The score of each record for each target; NaN with too few shadow models (`least`)."""
         ...
 
@@ -146,7 +150,7 @@ def unused_records(planned: Members) -> Mask | None:
     return unused if count >= max(LEAST_UNUSED, 10 * by_chance) else None
 
 
-def left_out(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
+def left_out(shadowed: ShadowScores) -> tuple[IntegersPerTarget, IntegersPerTarget]:
     """For each target and record, the models that are left out of the attack: one with the record, and one without it.
 
     They are the target itself and, if the design is fixed, a partner of the other kind; -1 for none. Otherwise the
@@ -184,7 +188,7 @@ def left_out(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[
     return np.where(membership, alone, partner), np.where(membership, partner, alone)
 
 
-def counts(shadowed: ShadowScores) -> tuple[Int[np.ndarray, "targets n"], Int[np.ndarray, "targets n"]]:
+def counts(shadowed: ShadowScores) -> tuple[IntegersPerTarget, IntegersPerTarget]:
     """For each target and record, how many shadow models of the attack were trained with the record, and without it."""
     inside = shadowed.membership.sum(axis=0)
     of_in, of_out = (without >= 0 for without in left_out(shadowed))
@@ -197,9 +201,7 @@ def enough(shadowed: ShadowScores, least: Least) -> Bool[np.ndarray, "targets n"
     return (inside >= least.inside) & (outside >= least.outside) & (shadowed.references >= least.together)
 
 
-def scored(
-    shadowed: ShadowScores, least: Least, score: Callable[[ShadowScores], Float[np.ndarray, "targets views n"]]
-) -> Float[np.ndarray, "targets n"]:
+def scored(shadowed: ShadowScores, least: Least, score: Callable[[ShadowScores], PerView]) -> PerTarget:
     """The mean over views of what `score` gives a block of records at a time; NaN with too few shadow models."""
     scores = np.full((len(shadowed.attacked), shadowed.models.shape[2]), np.nan)
     for part, block in shadowed.blocks():
@@ -225,10 +227,10 @@ class SideStatistics(NamedTuple):
     `variance` is the mean squared distance from `mean`. NaN without a model.
     """
 
-    count: Int[np.ndarray, "targets n"]
-    median: Float[np.ndarray, "targets views n"]
-    mean: Float[np.ndarray, "targets views n"]
-    variance: Float[np.ndarray, "targets views n"]
+    count: IntegersPerTarget
+    median: PerView
+    mean: PerView
+    variance: PerView
 
 
 def in_out_statistics(shadowed: ShadowScores) -> tuple[SideStatistics, SideStatistics]:
@@ -238,9 +240,9 @@ def in_out_statistics(shadowed: ShadowScores) -> tuple[SideStatistics, SideStati
 
 
 def _side(
-    models: Float[np.ndarray, "models views n"],
+    models: ModelViews,
     membership: Members,
-    without: Int[np.ndarray, "targets n"],
+    without: IntegersPerTarget,
 ) -> SideStatistics:
     """The statistics of the models in `membership`, leaving out the model `without` for each target."""
     held = np.broadcast_to(membership[:, None], models.shape)
@@ -275,9 +277,7 @@ def _median(ordered: np.ndarray, count: np.ndarray, taken: np.ndarray) -> np.nda
         return np.where(count > 0, (middle_values[0] + middle_values[1]) / 2, np.nan)
 
 
-def sum_without(
-    numbers: Float[np.ndarray, "models views n"], without: Int[np.ndarray, "targets n"]
-) -> Float[np.ndarray, "targets views n"]:
+def sum_without(numbers: ModelViews, without: IntegersPerTarget) -> PerView:
     """The sum over models, leaving out the model `without` for each target; -1 leaves out none."""
     whole = numbers.sum(axis=0, keepdims=True)
     if (without < 0).all():

@@ -10,7 +10,16 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, ShadowScores, SideStatistics, enough, in_out_statistics, scored
+from jaxaudit.attacks.records.attack import (
+    Least,
+    PerTarget,
+    PerView,
+    ShadowScores,
+    SideStatistics,
+    enough,
+    in_out_statistics,
+    scored,
+)
 
 TINY = 1e-30
 """Added to every standard deviation, as in the authors' code."""
@@ -55,11 +64,11 @@ class LiRA:
         fewest = 1 if self.fixed else 3
         return Least(fewest if self.online else 0, fewest)
 
-    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> PerTarget:
         """See `RecordAttack`; NaN with fewer shadow models than `least`."""
         widths = _pooled_widths(shadowed) if self.fixed else None
 
-        def ratio(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
+        def ratio(block: ShadowScores) -> PerView:
             x, (inner, outer) = block.attacked, in_out_statistics(block)
             of_in, of_out = (np.sqrt(side.variance) for side in (inner, outer))
             if widths is not None:
@@ -120,7 +129,7 @@ class BaVarIAt:
     source = "Brännvall 2026"
     least = Least(1, 1)
 
-    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> PerTarget:
         """See `RecordAttack`; NaN with fewer shadow models than `least`."""
         # Priors are estimated from all records, so all blocks are read before the first score.
         blocks = [(part, block, *in_out_statistics(block)) for part, block in shadowed.blocks()]
@@ -132,9 +141,7 @@ class BaVarIAt:
         return scores
 
 
-def predictive(
-    x: Float[np.ndarray, "targets views n"], side: SideStatistics, prior: Float[np.ndarray, "4 priors"]
-) -> Float[np.ndarray, "targets views n"]:
+def predictive(x: PerView, side: SideStatistics, prior: Float[np.ndarray, "4 priors"]) -> PerView:
     """The predictive log-density of one more model of a side, without the constant that both sides share."""
     mean, models, shape, scale = prior[:, :, None, None]
     k = side.count[:, None].astype(float)

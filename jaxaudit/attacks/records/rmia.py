@@ -9,12 +9,22 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from jaxaudit.attacks.records.attack import Least, ShadowScores, counts, enough, left_out, scored, sum_without
+from jaxaudit.attacks.records.attack import (
+    Least,
+    PerTarget,
+    PerView,
+    ShadowScores,
+    counts,
+    enough,
+    left_out,
+    scored,
+    sum_without,
+)
 from jaxaudit.errors import check_ranges
 from jaxaudit.metrics.arrays import Numbers
 
 
-def mean_probabilities(shadowed: ShadowScores) -> tuple[Float[np.ndarray, "targets views n"], ...]:
+def mean_probabilities(shadowed: ShadowScores) -> tuple[PerView, ...]:
     """The mean probability of each record's class over all shadow models, and over those without the record.
 
     Differences from the smallest probability are averaged, so that the mean of equal ones is exact: its rounding would
@@ -74,7 +84,7 @@ class RMIA:
         """Whether records are compared with records that the target may have used."""
         return shadowed.unused is None
 
-    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> PerTarget:
         """See `RecordAttack`; NaN with fewer shadow models than `least`."""
         targets, (views, records) = shadowed.attacked, shadowed.models.shape[1:]
         scores = np.zeros((len(targets), records))
@@ -133,10 +143,10 @@ class BASE:
     def least(self) -> Least:
         return Least() if self.online else Least(outside=1)
 
-    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> PerTarget:
         """See `RecordAttack`; NaN with fewer shadow models than `least`."""
 
-        def ratio(block: ShadowScores) -> Float[np.ndarray, "targets views n"]:
+        def ratio(block: ShadowScores) -> PerView:
             return special.log_expit(block.attacked) - np.log(mean_probabilities(block)[0 if self.online else 1])
 
         return scored(shadowed, self.least, ratio)
@@ -154,7 +164,7 @@ class AttackP:
     source = "Ye et al. 2022"
     least = Least()
 
-    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> PerTarget:
         """See `RecordAttack`."""
         return shadowed.attacked.mean(axis=1)
 

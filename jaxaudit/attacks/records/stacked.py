@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from jaxaudit.attacks.records.attack import Least, ShadowScores, left_out
+from jaxaudit.attacks.records.attack import Least, PerTarget, ShadowScores, left_out
 from jaxaudit.attacks.records.lira import BaVarIAt
 from jaxaudit.attacks.records.rmia import BASE
 from jaxaudit.errors import InputError
@@ -45,7 +45,7 @@ class Stacked:
     source = "jaxaudit; Carlini et al. 2022; Lassila et al. 2025; Brännvall 2026"
     least = Least(together=LEAST)
 
-    def scores(self, shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+    def scores(self, shadowed: ShadowScores) -> PerTarget:
         """See `RecordAttack`; an `InputError` if fewer than 2 shadow models attack a target."""
         if shadowed.references < LEAST:
             raise InputError(
@@ -66,7 +66,7 @@ class Stacked:
         return scores
 
 
-def _scores_by_few(shadowed: ShadowScores) -> Float[np.ndarray, "targets n"]:
+def _scores_by_few(shadowed: ShadowScores) -> PerTarget:
     """Means over leaving out one model at a time, so that a target's evidence is of as many models as the weights'."""
     numbers = np.arange(len(shadowed.models))
     less = [_without(shadowed, one) for one in numbers[:, None]]

@@ -18,6 +18,7 @@ from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import ROLES
 from jaxaudit.data.labels import number_groups
 from jaxaudit.errors import InputError
+from jaxaudit.metrics.arrays import Integers, Scores
 from jaxaudit.metrics.attack import AttackRates, Vulnerability
 from jaxaudit.shadow_models import Pool, ShadowModels
 
@@ -53,7 +54,7 @@ class AttackUnits(NamedTuple):
         """The attacked records among those of a bank."""
         return slice(0, len(self.of_record))
 
-    def scores(self, of_records: Float[np.ndarray, "*rows records"]) -> Float[np.ndarray, "*rows units"]:
+    def scores(self, of_records: Float[np.ndarray, "*rows n"]) -> Float[np.ndarray, "*rows units"]:
         """The score of each unit: the sum over its records by the root of their number; NaN if one is NaN.
 
         >>> AttackUnits(np.array([0, 1, 0]), np.array([0, 1]), True).scores(np.array([[1.0, 5.0, 3.0]])).round(3)
@@ -61,7 +62,7 @@ class AttackUnits(NamedTuple):
         """
         return self.mean(of_records) * np.sqrt(self.records) if self.grouped else of_records
 
-    def mean(self, values: Float[np.ndarray, "*rows records"]) -> Float[np.ndarray, "*rows units"]:
+    def mean(self, values: Float[np.ndarray, "*rows n"]) -> Float[np.ndarray, "*rows units"]:
         """The mean over the records of each unit; the values themselves where units are records.
 
         >>> AttackUnits(np.array([0, 1, 0]), np.array([0, 1]), True).mean(np.array([[1.0, 5.0, 3.0]]))
@@ -73,7 +74,7 @@ class AttackUnits(NamedTuple):
         order, starts = self._runs
         return np.add.reduceat(values[..., order], starts, axis=-1) / self.records
 
-    def steady_mean(self, log_odds: Float[np.ndarray, "models records"]) -> Float[np.ndarray, "models units"]:
+    def steady_mean(self, log_odds: Scores) -> Float[np.ndarray, "models units"]:
         """The mean log-odds over the records of each unit, weighted by their inverse standard deviations over models.
 
         >>> outputs = np.array([[1.0, 5.0, 30.0], [3.0, 5.0, 10.0]])
@@ -96,17 +97,17 @@ class AttackUnits(NamedTuple):
         """The attacked records unit by unit, and where each unit begins among them."""
         return np.argsort(self.of_record, kind="stable"), np.cumsum(self.records) - self.records
 
-    def common(self, values: Int[np.ndarray, " records"]) -> Int[np.ndarray, " units"]:
+    def common(self, values: Integers) -> Int[np.ndarray, " units"]:
         """The value that all records of a unit have; -1 if they differ."""
         return np.where(self.split(values), -1, values[self.first])
 
-    def split(self, values: Shaped[np.ndarray, "*rows records"]) -> Bool[np.ndarray, "*rows units"]:
+    def split(self, values: Shaped[np.ndarray, "*rows n"]) -> Bool[np.ndarray, "*rows units"]:
         """The units whose records differ in value, as those of which a mask has a part."""
         differs = values[..., self.attacked] != values[..., self.first][..., self.of_record]
         order, starts = self._runs
         return np.logical_or.reduceat(differs[..., order], starts, axis=-1)
 
-    def whole(self, membership: Bool[np.ndarray, "*rows records"], of: str) -> Bool[np.ndarray, "*rows units"]:
+    def whole(self, membership: Bool[np.ndarray, "*rows n"], of: str) -> Bool[np.ndarray, "*rows units"]:
         """The membership masks over units, of masks over records that have each unit whole or not at all; else an
         `InputError` that names the masks by `of`.
         """

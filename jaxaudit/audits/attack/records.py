@@ -246,7 +246,7 @@ def _possible(
 
 
 PUBLISHED_SOURCE = "Choquette-Choo et al. 2021"
-Odds = Float[np.ndarray, "models views records"]
+Odds = Float[np.ndarray, "models views n"]
 DIGITS = (2, 1)
 """Decimals of the probabilities that are tried."""
 
@@ -301,7 +301,7 @@ def _coarser_outputs(shadows: ShadowModels) -> Iterator[tuple[str, Odds]]:
     yield "the first class alone", np.where(right, 1.0, -1.0)
 
 
-def _first_class(shadows: ShadowModels) -> tuple[Bool[np.ndarray, "models views records"], Odds]:
+def _first_class(shadows: ShadowModels) -> tuple[Bool[np.ndarray, "models views n"], Odds]:
     """Whether the class with the largest probability is the record's own, and that probability."""
     bank, numbers = shadows.bank, shadows.numbers
     assert bank is not None

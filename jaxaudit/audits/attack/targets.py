@@ -26,7 +26,7 @@ from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs, logit_step
 from jaxaudit.data.paths import exists
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.arrays import Members, Numbers, PerModel, Scores
+from jaxaudit.metrics.arrays import Mask, Members, Numbers, PerModel, Scores
 from jaxaudit.metrics.attack import AttackRates, Likeness, attack_rates, called_at, likeness
 from jaxaudit.metrics.checks import counted, described, moved_columns
 from jaxaudit.metrics.scores import cut
@@ -44,7 +44,7 @@ def prefixes(bank: Bank) -> dict[int, str]:
     }
 
 
-def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[np.ndarray, "views records"], Outputs]:
+def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[np.ndarray, "views n"], Outputs]:
     """Log-odds (nats) of each record's own class, and the stored outputs, from a target's file of one of the numbers of
     rows in `prefixes`. A .npy file may have several views, or log-odds, as the bank's own; a bank of scores has one
     column, larger for records that were used.
@@ -116,7 +116,7 @@ def _labels(bank: Bank, records: int) -> np.ndarray:
     return np.where(bank.dropped, 0, bank.labels)[:records]
 
 
-def read_members(path: Path, records: int) -> Bool[np.ndarray, " records"]:
+def read_members(path: Path, records: int) -> Mask:
     """Which records a target was trained on, from a .npy of booleans; anything else is refused."""
     row = read_npy(path, records + (1 << 16)) if path.suffix.lower() == ".npy" else np.zeros(0)
     if row.shape != (records,) or row.dtype.kind != "b" or row.view(np.uint8).max(initial=0) > 1:
@@ -138,8 +138,8 @@ class RecordTarget(NamedTuple):
     """
 
     name: str
-    log_odds: Float[np.ndarray, "views records"]
-    members: Bool[np.ndarray, " records"] | None = None
+    log_odds: Float[np.ndarray, "views n"]
+    members: Mask | None = None
     stored: Outputs | None = None
 
     @property
@@ -158,7 +158,7 @@ class TargetScores(NamedTuple):
     """
 
     shadow_scores: ShadowScores
-    target: Float[np.ndarray, "views records"]
+    target: Float[np.ndarray, "views n"]
     target_scores: Numbers
     scores: Scores
 

@@ -30,7 +30,7 @@ from jaxaudit.audits.ks.tests_of_use.test import p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import number
-from jaxaudit.metrics.arrays import OneKey
+from jaxaudit.metrics.arrays import Integers, OneKey
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY
 from jaxaudit.metrics.permutation import least_permutations
 from jaxaudit.metrics.score_tests import (
@@ -185,9 +185,7 @@ def _by_models(table: ScoreTable, placed: PlacedScores, dealt_groups: DealtGroup
     return evidence
 
 
-def _drifts(
-    placed: PlacedScores, groups: Int[np.ndarray, " records"], size: int, dealt_groups: DealtGroups
-) -> list[GroupTest | None]:
+def _drifts(placed: PlacedScores, groups: Integers, size: int, dealt_groups: DealtGroups) -> list[GroupTest | None]:
     """The test of each group of the query set by how models without the query set drift from each other."""
     count = len(dealt_groups.names)
     has_holdout = len(groups) > size and not dealt_groups.within and dealt_groups.holdout >= FEWEST_HOLDOUT
@@ -213,7 +211,7 @@ def _drifts(
     ]
 
 
-def numbered_groups(table: ScoreTable) -> Int[np.ndarray, " records"]:
+def numbered_groups(table: ScoreTable) -> Integers:
     """The groups of a table that has some."""
     if table.groups is None:
         raise InputError(

@@ -133,10 +133,10 @@ def shadow_rows(
     key: OneKey,
     pool: Pool,
     kind: str,
-    records: Int[np.ndarray, " records"],
+    records: Integers,
     count: int,
     models: int,
-    groups: Int[np.ndarray, " records"] | None = None,
+    groups: Integers | None = None,
     *,
     with_members: bool = False,
 ) -> Membership:
@@ -165,9 +165,9 @@ def shadow_rows(
 
 def draw_records(
     generator: np.random.Generator,
-    records: Int[np.ndarray, " records"],
+    records: Integers,
     count: int,
-    groups: Int[np.ndarray, " records"] | None,
+    groups: Integers | None,
 ) -> Int[np.ndarray, " drawn"]:
     """`count` of these records; with the group of each record, numbered from 0, all records of `count` groups."""
     if groups is not None:

@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import Annotated, Literal
 
 import numpy as np
-from jaxtyping import Float
 from msgspec import Meta, field
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, plural, undecided
 from jaxaudit.json_types import Count, Nats, StrictStruct, demand
+from jaxaudit.metrics.arrays import Numbers
 from jaxaudit.metrics.pdtp import DTP_1
 
 EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
@@ -118,7 +118,7 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     largest_group: Count = 1
 
 
-def distribution(values: Float[np.ndarray, " records"], floors: Float[np.ndarray, " records"]) -> tuple[Bar, ...]:
+def distribution(values: Numbers, floors: Numbers) -> tuple[Bar, ...]:
     """Counts of records by PDTP and by seed floor, nats, between `EDGES`."""
     between = [(0.0, 0.0), *pairwise(EDGES)]
     names = ("0", *(f"{low:g}-{high:g}" for low, high in between[1:-1]), f"above {EDGES[-2]:g}")
@@ -129,7 +129,7 @@ def distribution(values: Float[np.ndarray, " records"], floors: Float[np.ndarray
     )
 
 
-def _counts(values: Float[np.ndarray, " records"]) -> list[int]:
+def _counts(values: Numbers) -> list[int]:
     return np.bincount(np.searchsorted(EDGES, values, side="left"), minlength=len(EDGES)).tolist()
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, plural, undecided
 from jaxaudit.audits.unlearn.result import LEAST_SEEDS, ORIGINAL, RETRAINING, UNTRAINED, check_methods
@@ -32,7 +31,7 @@ from jaxaudit.data.outputs.kinds import (
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import Count, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate
-from jaxaudit.metrics.arrays import PerModel
+from jaxaudit.metrics.arrays import Integers, Numbers, PerModel, Scores
 from jaxaudit.metrics.over_models import FEWEST, LARGEST, LEAST_EXPECTED, LOW
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
@@ -43,8 +42,6 @@ MOST_MODELS = 2_000
 RETRAINED, AGAIN = "retrained", "retrained again"
 TAKEN = (RETRAINED, AGAIN, RETRAINING, ORIGINAL, UNTRAINED)
 """Names of references, which no method may have."""
-Labels = Int[np.ndarray, " records"]
-"""The class of each record to forget, from 0."""
 
 
 class GivenModels(NamedTuple):
@@ -57,7 +54,7 @@ class GivenModels(NamedTuple):
         digests: of each model's outputs on the records to forget: equal outputs have equal ones.
     """
 
-    log_odds: Float[np.ndarray, "models records"]
+    log_odds: Scores
     forgotten_accuracy: PerModel
     remaining_accuracy: PerModel | None
     test_accuracy: PerModel | None
@@ -84,7 +81,7 @@ class GivenModels(NamedTuple):
         return f"blake2b:{digest.hexdigest()}"
 
 
-def checked_classes(labels: Any) -> Labels:
+def checked_classes(labels: Any) -> Integers:
     """The class of each record to forget, from 0."""
     array = np.asarray(labels)
     if array.ndim != 1 or not len(array) or array.dtype.kind not in "iu" or array.min() < 0:
@@ -95,7 +92,7 @@ def checked_classes(labels: Any) -> Labels:
     return array.astype(np.int64)
 
 
-def read_models_of(name: str, arrays: Mapping[str, Any], labels: Labels, kind: Kind) -> GivenModels:
+def read_models_of(name: str, arrays: Mapping[str, Any], labels: Integers, kind: Kind) -> GivenModels:
     """What the models of one side say, from arrays (or stored arrays), as for `score_unlearning`."""
     names = [str(part)[:40] for part in arrays]
     if FORGET not in names or not set(names) <= {FORGET, *OTHERS}:
@@ -266,7 +263,7 @@ class UnlearnOutputsAudit:
     """
 
     result: UnlearnOutputsResult
-    u_lira: Mapping[str, Float[np.ndarray, " records"]]
+    u_lira: Mapping[str, Numbers]
     sources: tuple[str, ...]
 
     @property

@@ -383,7 +383,7 @@ def test_a_group_that_was_not_used_is_seldom_accused(world: dict[str, Any], used
     random, wrong, right = np.random.default_rng(16), 0, 0
     for _ in range(TABLES):
         table = score_table(_columns(random, used=used, **world))
-        evidence = group_evidence(KEY, table, table.of("target")[0], dealt_groups_of(table), 0.95)
+        evidence = group_evidence(KEY, table, table.of("target")[0], dealt_groups_of(table))
         p_values = holm([part.test.p_never for part in evidence if part.test is not None])
         wrong += min(p_values[used:]) <= 0.05
         right += used and p_values[0] <= 0.05

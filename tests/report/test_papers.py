@@ -27,7 +27,7 @@ from jaxaudit.models import GPT, pure_module
 from jaxaudit.report import GLOSSARY, as_bibtex, bibliography, cited, papers
 from jaxaudit.unlearning.method import papers_of
 
-METRICS = ("pdtp", "efficacy", "forgetting_quality", "over_models", "attack_rates", "attack", "score_tests")
+METRICS = ("pdtp", "efficacy", "forgetting_quality", "over_models", "attack", "score_tests")
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test", "huang2021ema"}
 """Docstrings or pages name them; no run rests on them."""
 NET = pure_module(GPT, (4,), 8, of_tokens=True)
@@ -35,6 +35,7 @@ SOURCES = {
     **{f"test {each.name}": getattr(each, "source", "") for each in (*TESTS, ScoresTest)},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
     **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
+    "metric attack_rates": import_module("jaxaudit.metrics.attack").RATES_SOURCE,
     "metric tofu": import_module("jaxaudit.metrics.forgetting_quality").TOFU_SOURCE,
     "metric group_drift": import_module("jaxaudit.metrics.score_tests").DRIFT_SOURCE,
     **{f"method {name}": papers_of(method) for name, method in make_methods(FIELDS, 8, NET).items()},

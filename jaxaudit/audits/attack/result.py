@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, NumberOrNaN, StrictStruct, demand
@@ -248,7 +248,7 @@ class AttackAudit:
     scores: Mapping[str, Float[np.ndarray, "attacked n"]]
     truth: Members
     records: Integers
-    unit_of_record: Integers | None = None
+    unit_of_record: Int[np.ndarray, " records"] | None = None
     measurements: Float[np.ndarray, "measurements n"] | None = None
     by_record: RecordArrays | None = None
     sources: tuple[str, ...] = ()

@@ -158,7 +158,7 @@ class TargetScores(NamedTuple):
     """
 
     shadow_scores: ShadowScores
-    target: Float[np.ndarray, "views n"]
+    target: Float[np.ndarray, "views records"]
     target_scores: Numbers
     scores: Scores
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
 from jaxaudit.json_types import Extended, Number, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate, Place
-from jaxaudit.metrics.arrays import Mask, Numbers
+from jaxaudit.metrics.arrays import Mask
 from jaxaudit.metrics.over_models import LOW
 from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
@@ -173,7 +173,7 @@ class UnlearnAudit:
     result: UnlearnResult
     forget: Mask
     models: Mapping[str, Any]
-    u_lira: Mapping[str, Numbers]
+    u_lira: Mapping[str, Float[np.ndarray, " records"]]
     sources: tuple[str, ...] = ()
     models_per_batch: int | None = None
     form: str | None = None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 from support.forgetters import Adam, combined, passed
-from support.sequences import SMALL, TEXTS, likelihoods, small_learner
+from support.sequences import SMALL, TEXTS, small_learner
 
 from jaxaudit import sequences, word_tokenizer
 from jaxaudit.errors import InputError
@@ -34,7 +34,8 @@ INPUTS = sequences([TEXTS], TOKENIZER)[0].inputs
 FORGET = np.isin(np.arange(len(INPUTS)), [1, 3, 4])
 LABELS = np.zeros(len(INPUTS), np.int32)
 LEARNER = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary)
-PARAMS, STATE = LEARNER.net.init(jax.random.key(6))
+PARAMS, STATE = jax.jit(LEARNER.net.init)(jax.random.key(6))
+PARAMS = jax.tree.map(np.asarray, PARAMS)  # so that no sum of leaves is a program
 RATE, BATCH, EPOCHS = 0.02, 2, 3
 TRAINED: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": RATE, "batch_size": BATCH}
 HIDDEN = hidden_states(LEARNER.net)
@@ -57,23 +58,24 @@ def compiled(name: str) -> Any:
     return jax.jit(lambda key, params, forget: method(key, log_probs, params, *records, forget))
 
 
-def plain(record: int) -> np.ndarray:
-    return np.where(INPUTS[record] < 0, -1 - INPUTS[record], INPUTS[record])
+def plain(record: Any) -> Any:
+    return jnp.where(record < 0, -1 - record, record)
 
 
-@cache
-def slope_of(record: int) -> Any:
-    """The sum of the log-likelihoods of a record's tokens, and its gradient."""
+@jax.jit
+def slope_of(params: Any, record: Any) -> Any:
+    """The sum of the log-likelihoods of a record's tokens that count, and its gradient."""
 
     def summed(params: Any) -> Any:
-        logits = LEARNER.net.apply(params, STATE, jnp.asarray(plain(record))[None], False)[0][0]
-        return jnp.sum(likelihoods(logits, INPUTS[record]))
+        said = jax.nn.log_softmax(LEARNER.net.apply(params, STATE, plain(record)[None], False)[0][0])
+        own = jnp.take_along_axis(said[:-1], jnp.maximum(record[1:, None], 0), axis=1)[:, 0]
+        return jnp.sum(own, where=record[1:] >= 0)
 
-    return jax.jit(jax.value_and_grad(summed))
+    return jax.value_and_grad(summed)(params)
 
 
 def summed(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: sum(leaves), *trees)
+    return jax.tree.map(lambda *leaves: sum(map(np.asarray, leaves)), *trees)
 
 
 def by_adamw(gradient_at: Any) -> Any:
@@ -92,12 +94,14 @@ def by_likelihoods(pull: Any, gamma: float, alpha: float) -> Any:
     def gradient_at(params: Any, forgotten: Any, remaining: Any) -> Any:
         parts = []
         for record in forgotten:
-            (own, slope), (original, _) = slope_of(record)(params), slope_of(record)(PARAMS)
+            (own, slope), (original, _) = (slope_of(each, INPUTS[record]) for each in (params, PARAMS))
             tokens = sum(token >= 0 for token in INPUTS[record][1:])
-            parts.append(combined((gamma * pull(float(own), float(original), tokens) / len(forgotten),), slope))
+            weight = gamma * pull(float(own), float(original), tokens) / len(forgotten)
+            parts.append(combined((weight,), jax.tree.map(np.asarray, slope)))
         for record in remaining:
             tokens = sum(token >= 0 for token in INPUTS[record][1:])
-            parts.append(combined((-alpha / tokens / len(remaining),), slope_of(record)(params)[1]))
+            slope = jax.tree.map(np.asarray, slope_of(params, INPUTS[record])[1])
+            parts.append(combined((-alpha / tokens / len(remaining),), slope))
         return summed(parts)
 
     return by_adamw(gradient_at)
@@ -107,7 +111,8 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + np.exp(-x))
 
 
-def first_block(params: Any, record: int) -> Any:
+@jax.jit
+def first_block(params: Any, record: Any) -> Any:
     """What the first of two blocks gives, by the layers of the module."""
     graph, _, rest = nnx.split(SMALL((INPUTS.shape[1],), TOKENIZER.vocabulary, rngs=nnx.Rngs(0)), nnx.Param, ...)
     net = nnx.merge(graph, params, rest)
@@ -119,21 +124,20 @@ def misdirected(coefficient: float, gamma: float, alpha: float) -> Any:
     direction = np.asarray(jax.random.uniform(stream(KEY, "direction"), (8,)))
     target = coefficient * direction / np.sqrt((direction**2).sum())
 
-    @partial(jax.jit, static_argnums=1)
-    def moved(params: Any, record: int, wanted: Any) -> Any:
+    @jax.jit
+    def moved(params: Any, record: Any, wanted: Any) -> Any:
         def loss(params: Any) -> Any:
-            said, counted = first_block(params, record), np.flatnonzero(INPUTS[record] >= 0)
-            return sum(jnp.mean((said[at] - wanted[at]) ** 2) for at in counted) / len(counted)
+            return jnp.mean(jnp.mean((first_block(params, record) - wanted) ** 2, axis=1), where=record >= 0)
 
         return jax.grad(loss)(params)
 
     def gradient_at(params: Any, forgotten: Any, remaining: Any) -> Any:
         if params is PARAMS:
             remaining = remaining[:0]  # Nothing moved yet: 0 but for rounding.
-        away = [moved(params, int(each), np.tile(target, (INPUTS.shape[1], 1))) for each in forgotten]
-        kept = [moved(params, int(each), first_block(PARAMS, int(each))) for each in remaining]
+        away = [moved(params, INPUTS[each], np.tile(target, (INPUTS.shape[1], 1))) for each in forgotten]
+        kept = [moved(params, INPUTS[each], first_block(PARAMS, INPUTS[each])) for each in remaining]
         weights = [gamma / len(away)] * len(away) + [alpha / max(1, len(kept))] * len(kept)
-        return combined(tuple(weights), *away, *kept)
+        return combined(tuple(weights), *jax.tree.map(np.asarray, away + kept))
 
     return by_adamw(gradient_at)
 
@@ -160,21 +164,21 @@ def test_a_method_for_language_models_is_its_formula(name: str):
 def test_hidden_states_are_the_named_ones():
     graph, _, rest = nnx.split(SMALL((INPUTS.shape[1],), TOKENIZER.vocabulary, rngs=nnx.Rngs(0)), nnx.Param, ...)
     net = nnx.merge(graph, PARAMS, rest)
-    first = np.stack([first_block(PARAMS, record) for record in range(len(INPUTS))])
-    second = net.blocks[1](jnp.asarray(first), lambda given: given)
+    first = np.stack([first_block(PARAMS, record) for record in INPUTS])
+    second = jax.jit(lambda given: net.blocks[1](given, lambda each: each))(first)
     asked = jnp.asarray(INPUTS)
-    np.testing.assert_allclose(HIDDEN(PARAMS, asked), first, atol=1e-5)
-    np.testing.assert_allclose(hidden_states(LEARNER.net, "block 1")(PARAMS, asked), first, atol=1e-5)
-    last = hidden_states(LEARNER.net, "block 2")
+    np.testing.assert_allclose(jax.jit(HIDDEN)(PARAMS, asked), first, atol=1e-5)
+    np.testing.assert_allclose(jax.jit(hidden_states(LEARNER.net, "block 1"))(PARAMS, asked), first, atol=1e-5)
+    last = jax.jit(hidden_states(LEARNER.net, "block 2"))
     np.testing.assert_allclose(last(PARAMS, asked), second, atol=1e-5)
-    two = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), PARAMS)
+    two = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), PARAMS)
     both = jax.jit(jax.vmap(last, in_axes=(0, None)))(two, asked)
     np.testing.assert_allclose(both[1], last(jax.tree.map(lambda leaf: 2 * leaf, PARAMS), asked), atol=1e-4)
     with pytest.raises(InputError):
-        hidden_states(LEARNER.net, "block 3")(PARAMS, asked)
+        jax.eval_shape(hidden_states(LEARNER.net, "block 3"), PARAMS, asked)
     dense = pure_module(MLP, (4,), 3)
     with pytest.raises(InputError):
-        hidden_states(dense)(dense.init(KEY)[0], jnp.zeros((2, 4)))
+        jax.eval_shape(hidden_states(dense), jax.eval_shape(dense.init, KEY)[0], jnp.zeros((2, 4)))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ def test_hidden_states_are_the_named_ones():
 )
 def test_what_texts_do_not_allow_and_numbers_out_of_range_are_refused(method: Any):
     with pytest.raises(InputError):
-        method(KEY, log_probs, PARAMS, jnp.asarray(INPUTS), jnp.asarray(LABELS), jnp.asarray(FORGET))
+        jax.eval_shape(partial(method, KEY, log_probs), PARAMS, INPUTS, LABELS, FORGET)
 
 
 def test_rmu_refuses_records_without_tokens():

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from scipy import special
 from support.pure_modules import KEY, images
 
 from jaxaudit import Examples
@@ -96,9 +97,9 @@ def records(length: int = LENGTH) -> np.ndarray:
 
 def gpt(tied: bool, seed: int = 1) -> tuple[Any, Any]:
     """The log-likelihood by the package's own model, and weights that are far from uniform."""
-    factory = partial(GPT, depth=2, width=12, heads=2, positions=POSITIONS, tied=tied)
+    factory = partial(GPT, depth=1, width=12, heads=2, positions=POSITIONS, tied=tied)
     net = pure_module(factory, (LENGTH,), TOKENS, of_tokens=True)
-    params, state = net.init(jax.random.key(seed))
+    params, state = jax.jit(net.init)(jax.random.key(seed))
 
     def log_likelihood(params: Any, tokens: Any) -> Any:
         logits = net.apply(params, state, jnp.where(tokens < 0, ~tokens, tokens), False)[0]
@@ -112,7 +113,7 @@ def plain(logits: Any, tokens: np.ndarray) -> Any:
     total = 0.0
     for place in range(1, len(tokens)):
         if tokens[place] >= 0:
-            total += jax.nn.log_softmax(logits[place - 1])[tokens[place]]
+            total += special.log_softmax(logits[place - 1])[tokens[place]]
     return total
 
 
@@ -140,7 +141,7 @@ def test_information_is_the_mean_squared_gradient_of_the_log_likelihood(tied: bo
     assert model.information == pytest.approx(np.mean(slow), rel=1e-4)
     assert model.efficacy == pytest.approx(1 / np.mean(slow), rel=1e-4)
     assert model.mean_log_probability == pytest.approx(
-        float(jnp.mean(log_likelihood(params, jnp.asarray(tokens)))), rel=1e-5
+        float(np.mean(jax.jit(log_likelihood)(params, tokens))), rel=1e-5
     )
     assert model.accuracy is None
     assert set(found.result.paths.values()) == {"contracted"}
@@ -156,9 +157,8 @@ def test_a_record_alone_has_the_number_that_it_has_beside_longer_ones():
     with jax.enable_x64(True):
         mine = NamedWeights("mine", jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params), None)
         beside = measure_sequence_efficacy(log_likelihood, mine, records(POSITIONS)).measured[0].per_example
-        for row in (0, 3):
-            alone = measure_sequence_efficacy(log_likelihood, mine, records()[row : row + 1, : 4 + row])
-            np.testing.assert_allclose(alone.measured[0].per_example, beside[row], rtol=1e-10)
+        alone = measure_sequence_efficacy(log_likelihood, mine, records()[3:4, :7]).measured[0].per_example
+        np.testing.assert_allclose(alone, beside[3], rtol=1e-10)
 
 
 def test_weights_of_another_network_and_of_one_name_are_refused():

@@ -1,12 +1,13 @@
 """The unlearn audit of language models: each number by hand, and what texts do not have."""
 
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.sequences import TEXTS, small_learner
+from support.sequences import SMALL, TEXTS, small_learner
 
 from jaxaudit import sequences, word_tokenizer
 from jaxaudit.audits import OF_TEXTS, UnlearnAudit, compare_unlearning
@@ -21,7 +22,7 @@ TOKENIZER = word_tokenizer([TEXTS])
 (WHOLE,) = sequences([TEXTS], TOKENIZER)
 TRAIN, TEST = WHOLE.take(np.arange(4)), WHOLE.take(np.arange(4, 6))
 FORGET = np.array([False, True, True, False])
-LEARNER = small_learner(TRAIN.inputs.shape[1], TOKENIZER.vocabulary)
+LEARNER = small_learner(TRAIN.inputs.shape[1], TOKENIZER.vocabulary, partial(SMALL, depth=1))
 
 
 RECIPE = Recipe(epochs=2, learning_rate=0.02, batch_size=2)
@@ -79,15 +80,16 @@ def test_every_number_of_texts_by_hand(audit: UnlearnAudit):
 
 
 def test_efficacy_is_of_the_mean_log_likelihood(audit: UnlearnAudit):
-    params, forgotten = model(audit, "npo", 3), jnp.asarray(TRAIN.inputs[FORGET])
+    params = model(audit, "npo", 3)
 
-    def number(params: Any, record: Any) -> Any:
-        return LEARNER.log_probs(NetworkParams(params, model(audit, "npo", 3).state), record[None])[0, 0]
+    @jax.jit
+    def gradient(record: Any) -> Any:
+        return jax.grad(lambda own: LEARNER.log_probs(NetworkParams(own, params.state), record[None])[0, 0])(
+            params.params
+        )
 
-    squares = []
-    for record in forgotten:
-        gradient = jax.grad(number)(params.params, record)
-        squares.append(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
+    each = [jax.tree.leaves(gradient(record)) for record in TRAIN.inputs[FORGET]]
+    squares = [sum(float(np.sum(np.square(leaf))) for leaf in leaves) for leaves in each]
     assert audit.scores("npo", "information")[3] == pytest.approx(np.mean(squares), rel=1e-4)
 
 

@@ -3,6 +3,7 @@
 from .estimator import EstimatorLearner as EstimatorLearner
 from .language_model import LanguageModelLearner as LanguageModelLearner
 from .language_model import language_model as language_model
+from .learner import BoundsDTP as BoundsDTP
 from .learner import Learner as Learner
 from .learner import LeavesOneOut as LeavesOneOut
 from .learner import LeftOut as LeftOut

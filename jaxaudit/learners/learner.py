@@ -82,11 +82,15 @@ class LeavesOneOut(Learner, Protocol):
         """
         ...
 
+
+@runtime_checkable
+class BoundsDTP(Learner, Protocol):
+    """A learner with a proven bound of differential training privacy (DTP), of which PDTP is a lower bound: the largest
+    change of any output, on any input, by removing a record (Long, Bindschaedler & Gunter 2017, definition 4.2).
+    """
+
     def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
-        """A proven upper bound in nats of the differential training privacy (DTP) of each left-out record, of which
-        PDTP is a lower bound: the largest change of any output, on any input, by removing it (Long, Bindschaedler &
-        Gunter 2017, definition 4.2). None if none is proven.
-        """
+        """An upper bound of the DTP of each left-out record, in nats; None if none is proven."""
         ...
 
 

@@ -124,7 +124,7 @@ class NaiveBayes:
         return result if copies is None else LeftOut(*(part[copies] for part in result))
 
     def dtp_bound(self, all_labels: PoolLabels, labels: Indices, left: LeftOut) -> Float[np.ndarray, " k"] | None:
-        """`log_odds_dtp_bound` with `smoothed_naive_bayes_delta`: for categorical columns only. See `LeavesOneOut`."""
+        """`log_odds_dtp_bound` with `smoothed_naive_bayes_delta`: for categorical columns only. See `BoundsDTP`."""
         if 0 in self.category_counts:
             return None
         members = np.bincount(all_labels)

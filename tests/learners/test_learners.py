@@ -33,6 +33,7 @@ from jaxaudit.ensemble.batches import Tables
 from jaxaudit.ensemble.concurrency import chunk_places, plan_groups
 from jaxaudit.errors import InputError
 from jaxaudit.learners import (
+    BoundsDTP,
     Learner,
     LeavesOneOut,
     LeftOut,
@@ -214,7 +215,7 @@ def test_leave_one_out_models_that_are_known_are_refits_and_bounds_hold(family: 
     np.testing.assert_allclose(left.with_record, refits[0], atol=1e-5)
     np.testing.assert_allclose(left.without_record, refits[1 + records, records], atol=1e-5)
     assert learner.leave_one_out(REFIT_KEY, *pool, records[:0]).without_record.shape == (0, CLASSES)
-    bound = learner.dtp_bound(examples.labels, examples.labels, left) if isinstance(learner, LeavesOneOut) else None
+    bound = learner.dtp_bound(examples.labels, examples.labels, left) if isinstance(learner, BoundsDTP) else None
     if bound is not None:
         assert (np.abs(left.with_record - left.without_record).max(axis=1) <= bound + 1e-4).all()
 
@@ -245,7 +246,7 @@ ROUNDING = 1e-5  # refits are float32
 
 def test_no_refit_moves_an_output_on_any_input_by_more():
     made, rng = naive_bayes(COUNTS, CLASSES, smoothing=0.3), np.random.default_rng(2)
-    assert isinstance(made, LeavesOneOut)
+    assert isinstance(made, BoundsDTP)
     less = jnp.ones((FEW, FEW)) - jnp.eye(FEW)
 
     @jax.jit

@@ -1,7 +1,7 @@
 """The result of the `pdtp` audit, which is its JSON, its verdict, decided by one rule for all outputs.
 
 PDTP is printed with what could mislead: the seed floor; copies of a record; a class that vanishes with its only member;
-values above 1 that the edges of bins made; and, where it is proven (`dtp_bound`), how far any other input can move.
+values above 1 that the edges of bins made; and, where it is proven (`BoundsDTP`), how far any other input can move.
 """
 
 import math

@@ -29,7 +29,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     whole = read_table_options(data)
     generator = np.random.default_rng(audit_flags.seed)
     chosen = drawn(generator, len(whole), options.data.sample, "--sample", whole.name)
-    table = whole.take(chosen)
+    table = whole if len(chosen) == len(whole) else whole.take(chosen)
     records = drawn(generator, len(table), audit_flags.measured_records, "--measured-records", table.name)
     options, examples, learner = make_classifier(options, table)
     key = jax.random.key(audit_flags.seed)

@@ -6,12 +6,10 @@ Your own method is a pure function with the arguments of `Unlearn`; `compare_unl
 from jaxaudit.unlearning.amnesiac import Recorded, Recording, train_and_record
 from jaxaudit.unlearning.fisher import Noise, becker_code, forget_by_noise, golatkar, paper, selective_dampening
 from jaxaudit.unlearning.gradients import fine_tune, gradient_ascent, negative_gradient, scrub
-from jaxaudit.unlearning.language import OF_SIM_NPO, RECIPE, Recipe, gradient_difference, npo, rmu, sim_npo
+from jaxaudit.unlearning.language import Recipe, gradient_difference, npo, rmu, sim_npo
 from jaxaudit.unlearning.method import LogProbs, Unlearn, retrain
 
 __all__ = [
-    "OF_SIM_NPO",
-    "RECIPE",
     "LogProbs",
     "Noise",
     "Recipe",

@@ -32,19 +32,18 @@ class Recipe(NamedTuple):
     """How a method of language models descends.
 
     Attributes:
-        gamma, alpha: the weights of the forget set and of retained records.
+        alpha: the weight of retained records; that of the forget set, gamma, is each method's own.
         learning_rate: of AdamW. The papers' 1e-5 is for billions of parameters.
         batch_size: records per step of each of the two minibatches.
     """
 
-    gamma: float = 1.0
     alpha: float = 1.0
     epochs: int = gradients.EPOCHS
     learning_rate: float = gradients.ADAMW_RATE
     batch_size: int = gradients.BATCH_SIZE
 
 
-RECIPE, OF_SIM_NPO = Recipe(), Recipe(gamma=0.125)
+_USUAL = Recipe()
 
 
 @cites("Liu, Liu & Stone 2022; Maini, Feng et al. 2024")
@@ -56,17 +55,24 @@ def gradient_difference(
     labels: Labels,
     forget: Chosen,
     *,
-    recipe: Recipe = RECIPE,
+    gamma: float = 1.0,
+    recipe: Recipe = _USUAL,
 ) -> Any:
     """Gradient ascent on the forget set with descent on as many retained records.
 
     F = l / |y| and R = -l / |y|, with l the log-likelihood of a record's tokens that count (nats) and |y| their number:
     Maini, Feng et al. (2024), after Liu, Liu & Stone (2022). NegGrad+ (`negative_gradient`) has the same loss, passes
     over the remaining records, and plain descent. Pure; can be jitted, and vmapped over keys, models and sets.
+
+    Args:
+        gamma: the weight of F; that of R is `recipe.alpha`.
+        recipe: how the method descends.
     """
-    return _moved(
-        lambda likelihoods, original, tokens: likelihoods, recipe, key, log_probs, params, inputs, labels, forget
-    )
+
+    def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
+        return likelihoods
+
+    return _moved(of_forgotten, gamma, recipe, key, log_probs, params, inputs, labels, forget)
 
 
 @cites("Zhang, Lin, Bai & Mei 2024")
@@ -79,7 +85,8 @@ def npo(
     forget: Chosen,
     *,
     beta: float = 0.1,
-    recipe: Recipe = RECIPE,
+    gamma: float = 1.0,
+    recipe: Recipe = _USUAL,
 ) -> Any:
     """Negative preference optimisation (NPO): makes the forget set less likely than under the original, `params`.
 
@@ -93,7 +100,7 @@ def npo(
     def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
         return -2 / beta * jax.nn.log_sigmoid(-beta * tokens * (likelihoods - original))
 
-    return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
+    return _moved(of_forgotten, gamma, recipe, key, log_probs, params, inputs, labels, forget)
 
 
 @cites("Fan et al. 2024")
@@ -107,7 +114,8 @@ def sim_npo(
     *,
     beta: float = 4.5,
     delta: float = 0.0,
-    recipe: Recipe = OF_SIM_NPO,
+    gamma: float = 0.125,
+    recipe: Recipe = _USUAL,
 ) -> Any:
     """SimNPO: makes records of the forget set unlikely for each of their tokens, whatever the original says of them.
 
@@ -120,7 +128,7 @@ def sim_npo(
     def of_forgotten(likelihoods: Array, original: Array, tokens: Array) -> Array:
         return -2 / beta * jax.nn.log_sigmoid(-beta * (likelihoods + delta))
 
-    return _moved(of_forgotten, recipe, key, log_probs, params, inputs, labels, forget)
+    return _moved(of_forgotten, gamma, recipe, key, log_probs, params, inputs, labels, forget)
 
 
 @cites("Li et al. 2024")
@@ -134,7 +142,8 @@ def rmu(
     *,
     hidden: HiddenStates,
     coefficient: float = 2.0,
-    recipe: Recipe = RECIPE,
+    gamma: float = 1.0,
+    recipe: Recipe = _USUAL,
 ) -> Any:
     """Steers a layer's activations on the forget set to a random direction, and keeps them on retained records.
 
@@ -148,6 +157,7 @@ def rmu(
         inputs: records of tokens, as `jaxaudit.data.sequences`; an `InputError` for others.
         hidden: the activations of the layer, by parameters and records, such as `hidden_states(learner.net)`.
         coefficient: c, the length of the vector that activations are moved to; useful values follow those of the layer.
+        gamma, recipe: as for `gradient_difference`.
     """
     check_ranges("[0, inf)", coefficient=coefficient)
     if not jnp.issubdtype(inputs.dtype, jnp.integer):
@@ -167,13 +177,14 @@ def rmu(
         records = inputs[remaining.records]
         kept = away(hidden(now, records), jax.lax.stop_gradient(hidden(params, records)), remaining)
         # At the start the retained loss and its gradient are 0 up to rounding, which AdamW would scale to a full step.
-        return gamma * moved + jnp.where(begun, alpha, 0) * kept
+        return gamma * moved + jnp.where(begun, recipe.alpha, 0) * kept
 
-    return _descend(key, aim, params, forget, recipe)
+    return _descend(key, aim, params, forget, gamma, recipe)
 
 
 def _moved(
     of_forgotten: OfForgotten,
+    gamma: float,
     recipe: Recipe,
     key: OneKey,
     log_probs: LogProbs,
@@ -192,9 +203,9 @@ def _moved(
         records = forgotten.records
         original = lax.stop_gradient(likelihood(params, records))
         of_record = of_forgotten(likelihood(now, records), original, number[records])
-        return recipe.gamma * gradients.weighted_mean(of_record, forgotten) + recipe.alpha * retained(now, remaining)
+        return gamma * gradients.weighted_mean(of_record, forgotten) + recipe.alpha * retained(now, remaining)
 
-    return _descend(key, aim, params, forget, recipe)
+    return _descend(key, aim, params, forget, gamma, recipe)
 
 
 def _descend(
@@ -202,11 +213,12 @@ def _descend(
     aim: Callable[[Any, Minibatch, Minibatch, Any], Float[Array, ""]],
     params: Any,
     forget: Chosen,
+    gamma: float,
     recipe: Recipe,
 ) -> Any:
     """The parameters after passes over the forget set that minimise `aim(params, forgotten, remaining, begun)`."""
     gradients.check_numbers(recipe.epochs, recipe.learning_rate, recipe.batch_size)
-    check_ranges("[0, inf)", gamma=recipe.gamma, alpha=recipe.alpha)
+    check_ranges("[0, inf)", gamma=gamma, alpha=recipe.alpha)
     optimizer, batch_size = gradients.adamw(recipe.learning_rate), recipe.batch_size
 
     def epoch(number: Any, state: Any) -> Any:

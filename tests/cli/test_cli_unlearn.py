@@ -58,6 +58,9 @@ def write_bad_sets(folder: Path) -> None:
     np.savez(folder / "same.npz", x=inputs[first], y=labels[first])
     np.savez(folder / "narrow.npz", x=inputs[:, :3], y=labels)
     np.savez(folder / "strange.npz", x=inputs + 1, y=np.where(labels == 2, 7, labels))
+    for name, last in (("named", "l"), ("other", "z")):
+        header = ",".join((*"abcdefghijk", last, "label"))
+        np.savetxt(folder / f"{name}.csv", np.c_[inputs, labels], delimiter=",", header=header, comments="", fmt="%g")
     (folder / "torn").mkdir()
     for split in ("train", "test"):
         np.save(folder / f"torn/x_{split}.npy", inputs)
@@ -165,7 +168,12 @@ def test_an_option_of_a_method_reaches_that_method_and_no_other(monkeypatch: pyt
         return {name: (method.func, method.keywords) for name, method in seen["methods"].items()}
 
     usual, found = methods(), methods(*texts)
-    assert found == {name: (function, {**given, **wanted.get(name, {})}) for name, (function, given) in usual.items()}
+    for name, (function, given) in usual.items():
+        options = wanted.get(name, {})
+        if "recipe" in given:
+            options["recipe"] = given["recipe"]._replace(epochs=options.pop("epochs"))
+        assert found[name] == (function, {**given, **options}), name
+    assert found.keys() == usual.keys()
     for variant, noise in (("paper", paper), ("becker-code", becker_code)):
         assert methods(f"fisher.variant={variant}")["fisher"][1] == {**usual["fisher"][1], "noise": noise}
 
@@ -210,6 +218,7 @@ WRONG: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("--test-data", "same.npz"), ("60", "same.npz", "--test-data")),
     (("--test-data", "narrow.npz"), ("narrow.npz", "(3,)", "(12,)")),
     (("--test-data", "strange.npz"), ("strange.npz", "'7'", "query.npz")),
+    (("--data", "named.csv", "--test-data", "other.csv"), ("other.csv", "'l'")),
     (("--data", "torn"), ("x_test.npy",)),
     (("--model", "liu-cnn"), ("LiuCNN",)),
 )

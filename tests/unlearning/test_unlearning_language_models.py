@@ -40,9 +40,9 @@ RATE, BATCH, EPOCHS = 0.02, 2, 3
 TRAINED: dict[str, Any] = {"epochs": EPOCHS, "learning_rate": RATE, "batch_size": BATCH}
 HIDDEN = hidden_states(LEARNER.net)
 METHODS: dict[str, Any] = {
-    "gradient difference": partial(gradient_difference, recipe=Recipe(gamma=0.5, **TRAINED)),
+    "gradient difference": partial(gradient_difference, gamma=0.5, recipe=Recipe(**TRAINED)),
     "NPO": partial(npo, beta=0.3, recipe=Recipe(alpha=0.5, **TRAINED)),
-    "SimNPO": partial(sim_npo, beta=2.0, delta=0.5, recipe=Recipe(gamma=0.7, **TRAINED)),
+    "SimNPO": partial(sim_npo, beta=2.0, delta=0.5, gamma=0.7, recipe=Recipe(**TRAINED)),
     "RMU": partial(rmu, hidden=HIDDEN, coefficient=3.0, recipe=Recipe(alpha=0.5, **TRAINED)),
 }
 
@@ -184,7 +184,7 @@ def test_hidden_states_are_the_named_ones():
 @pytest.mark.parametrize(
     "method",
     [
-        partial(gradient_difference, recipe=Recipe(gamma=-1.0)),
+        partial(gradient_difference, gamma=-1.0),
         partial(npo, recipe=Recipe(alpha=float("nan"))),
         partial(sim_npo, beta=float("inf")),
         partial(rmu, hidden=HIDDEN, coefficient=-1.0),

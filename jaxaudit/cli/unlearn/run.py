@@ -99,11 +99,6 @@ FUNCTIONS: dict[str, Any] = {
     "simnpo": unlearning.sim_npo,
     "rmu": unlearning.rmu,
 }
-RECIPES = {
-    **dict.fromkeys(("gradient-difference", "npo", "rmu"), unlearning.RECIPE),
-    "simnpo": unlearning.OF_SIM_NPO,
-}
-"""Of the methods of language models, whose numbers of training are one value."""
 NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-code": unlearning.becker_code}
 
 
@@ -125,9 +120,9 @@ def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) ->
         values = {field: value for field, value in vars(of_method).items() if value is not None}
         if TRAINED.keys() <= vars(of_method).keys():
             values["batch_size"] = batch_size
-        if recipe := RECIPES.get(name):
-            trained = {field: values.pop(field) for field in recipe._fields if field in values}
-            values["recipe"] = recipe._replace(**trained)
+        if "recipe" in inspect.signature(FUNCTIONS[name]).parameters:
+            of_recipe = {field: values.pop(field) for field in unlearning.Recipe._fields if field in values}
+            values["recipe"] = unlearning.Recipe(**of_recipe)
         if name == "fisher":
             values["noise"] = NOISES[values.pop("variant")]
         if name == "rmu":
@@ -368,11 +363,16 @@ def _notes(
             f"fisher: {fisher.variant} noise of strength alpha {fisher.alpha:g}. If the noise is too weak, nothing is "
             "forgotten; if it is too strong, everything is."
         )
-    settings = {name: inspect.signature(method).parameters for name, method in methods.items()}
-    trained_on = {name: parameters for name, parameters in settings.items() if "epochs" in parameters}
+    defaults = {
+        name: {option: parameter.default for option, parameter in inspect.signature(method).parameters.items()}
+        for name, method in methods.items()
+    }
+    # Methods of language models have theirs in one value.
+    settings = {name: of["recipe"]._asdict() if "recipe" in of else of for name, of in defaults.items()}
+    trained_on = {name: options for name, options in settings.items() if "epochs" in options}
     if trained_on:
-        epochs = max(parameters["epochs"].default for parameters in trained_on.values())
-        rates = [f"{parameters['learning_rate'].default:g}" for parameters in trained_on.values()]
+        epochs = max(options["epochs"] for options in trained_on.values())
+        rates = [f"{options['learning_rate']:g}" for options in trained_on.values()]
         notes.append(
             f"{', '.join(trained_on)}: {epochs:,} epochs, learning rate {', '.join(rates)}. "
             "They were not tuned to your data, and what a method forgets depends on them (--method-option)."

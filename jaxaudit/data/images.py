@@ -162,6 +162,7 @@ def stack_images(
         if pixels.shape[2] > stack.shape[3]:
             stack, grays = _room(count, pixels, source), stack
             stack[:row] = grays[:row]
+            del grays
         stack[row] = pixels
     assert stack is not None
     if scaled:

@@ -46,6 +46,10 @@ SHAREGPT = (
 )
 
 
+class ShapeError(Exception):
+    """Why a line is no record, as words that follow a colon; without any text of the line."""
+
+
 class Message(msgspec.Struct, frozen=True):
     """A message of a chat, with its role as transformers names it: `system`, `user`, `assistant` or another."""
 
@@ -70,8 +74,7 @@ _MESSAGES = msgspec.json.Decoder(Annotated[list[Message], msgspec.Meta(max_lengt
 
 
 def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
-    """The record of a line of JSON values; null is no value. `ValueError` for a line without one shape
-    and one answer, with words that follow a colon and no text of the line.
+    """The record of a line of JSON values; null is no value. A line without one shape and one answer: `ShapeError`.
 
     >>> shaped_record({"instruction": msgspec.Raw(b'"Who?"'), "output": msgspec.Raw(b'"He."')}).prompt
     'Who?'
@@ -80,21 +83,21 @@ def shaped_record(line: Mapping[str, msgspec.Raw]) -> TextRecord:
     heads = [form for form in FORMS if form in values]
     if len(heads) != 1:
         trouble = f"{' and '.join(map(repr, heads))}, several shapes" if heads else "none of the keys of a record"
-        raise ValueError(f"{trouble}; {SHAREGPT if 'conversations' in values else ADVICE}")
+        raise ShapeError(f"{trouble}; {SHAREGPT if 'conversations' in values else ADVICE}")
     (head,) = heads
     for name in AS_MESSAGES.get(head, ()):
         if bytes(values.get(name, b"")).strip(b'[]" '):
-            raise ValueError(f"{_article(head)} with a {name!r}; write all turns as 'messages'")
+            raise ShapeError(f"{_article(head)} with a {name!r}; write all turns as 'messages'")
     if not FORMS[head]:
         if "answer" in values:
-            raise ValueError(f"{_article(head)} and an 'answer', of which one would not count")
+            raise ShapeError(f"{_article(head)} and an 'answer', of which one would not count")
         if head == "text":
             return TextRecord(head, "", _text(values, head))
         return _of_chat(head, _decoded(_MESSAGES, values[head], NO_MESSAGES))
     answers = [name for name in FORMS[head] if name in values]
     if len(answers) != 1:
         names = " or ".join(map(repr, FORMS[head]))
-        raise ValueError(
+        raise ShapeError(
             f"{' and '.join(map(repr, answers))}, two answers" if answers else f"{_article(head)} without {names}"
         )
     prompt, answer = _text(values, head), _text(values, answers[0])
@@ -117,17 +120,17 @@ def _decoded(decoder: Any, value: msgspec.Raw, trouble: str) -> Any:
     try:
         return decoder.decode(value)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(trouble) from error
+        raise ShapeError(trouble) from error
 
 
 def _of_chat(form: str, messages: Sequence[Message]) -> TextRecord:
     """The record of a chat, whose answer is the last message of the assistant."""
     place = max((place for place, message in enumerate(messages) if message.role == ANSWERING), default=None)
     if place is None:
-        raise ValueError("no turn of the assistant, so no answer")
+        raise ShapeError("no turn of the assistant, so no answer")
     answer = messages[place].content
     if not answer.strip():
-        raise ValueError("the last turn of the assistant has no text, so there is no answer")
+        raise ShapeError("the last turn of the assistant has no text, so there is no answer")
     prompt = "\n".join(message.content for message in messages[:place])
     return TextRecord(form, prompt, answer, tuple(messages[: place + 1]), len(messages) - place - 1)
 
@@ -263,7 +266,7 @@ def _record(line: bytes, where: str) -> TextRecord:
     _refuse_repeated(values, line, where)
     try:
         return shaped_record(values)
-    except ValueError as error:
+    except ShapeError as error:
         raise InputError(f"{where}: {error}.") from error
 
 

@@ -274,7 +274,7 @@ def test_ones_own_code_is_part_of_a_runs_identity(own: Path):
     ("command", "function"),
     [
         ("pdtp", "cli.pdtp.run.measure_pdtp"),
-        ("attack", "audits.attack.train_splits.train_splits"),
+        ("attack", "audits.attack.attack.train_splits"),
         ("unlearn", "cli.unlearn.run.compare_unlearning"),
     ],
 )

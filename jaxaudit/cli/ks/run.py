@@ -348,8 +348,8 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
         return {}
     read = _reader_as(options, description)
     sets_by_role: dict[str, Examples] = {}
-    for role, name in names.only(*ROLES).items():
-        hash_of_bank = getattr(description.hashes, role)
+    for role in filter(names.__contains__, ROLES):
+        name, hash_of_bank = names[role], getattr(description.hashes, role)
         examples = read(name)
         if examples.content_hash != hash_of_bank:
             raise InputError(

@@ -286,10 +286,12 @@ def _probabilities(values: np.ndarray) -> np.ndarray:
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
     """`float32[n, classes]`, by way of float64."""
-    parts = list[np.ndarray]()
+    probabilities = np.empty(logits.shape, np.float32)
+    start = 0
     for block in blocks(logits):
         powers = np.ascontiguousarray(block, np.float64)
         with np.errstate(over="ignore"):
             powers = np.exp(powers - powers.max(axis=1, keepdims=True))
-        parts.append((powers / powers.sum(axis=1, keepdims=True)).astype(np.float32))
-    return np.concatenate(parts)
+        probabilities[start : start + len(block)] = powers / powers.sum(axis=1, keepdims=True)
+        start += len(block)
+    return probabilities

@@ -43,10 +43,15 @@ class LearnedAttack(NamedTuple):
     scale: Float[np.ndarray, "models features"]
 
 
-_Layer = tuple[Any, Any]
-"""Kernel and bias."""
-_Net = tuple[tuple[_Layer, ...], tuple[_Layer, ...], _Layer]
-"""The layers that outputs pass through, those of labels, and the one that combines both."""
+class _Layer(NamedTuple):
+    kernel: Any
+    bias: Any
+
+
+class _Net(NamedTuple):
+    outputs: tuple[_Layer, ...]
+    labels: tuple[_Layer, ...]
+    combine: _Layer
 
 
 def fit_learned(
@@ -172,27 +177,28 @@ def _init(key: OneKey, features: int, classes: int) -> _Net:
     def layer(inputs: int, outputs: int) -> _Layer:
         bound = inputs**-0.5
         one, other = jax.random.split(jax.random.fold_in(key, next(count)))
-        kernel = jax.random.uniform(one, (inputs, outputs), minval=-bound, maxval=bound)
-        return kernel, jax.random.uniform(other, (outputs,), minval=-bound, maxval=bound)
+        return _Layer(
+            jax.random.uniform(one, (inputs, outputs), minval=-bound, maxval=bound),
+            jax.random.uniform(other, (outputs,), minval=-bound, maxval=bound),
+        )
 
     def stack(widths: tuple[int, ...]) -> tuple[_Layer, ...]:
         return tuple(layer(a, b) for a, b in pairwise(widths))
 
     outputs, labels = stack((features, *OUTPUT_WIDTHS)), stack((classes, *LABEL_WIDTHS))
-    return outputs, labels, layer(OUTPUT_WIDTHS[-1] + LABEL_WIDTHS[-1], 1)
+    return _Net(outputs, labels, layer(OUTPUT_WIDTHS[-1] + LABEL_WIDTHS[-1], 1))
 
 
 def _logits(params: _Net, outputs: Float[Array, "n features"], one_hot: Float[Array, "n classes"]) -> Array:
     def through(layers: tuple[_Layer, ...], hidden: Array) -> Array:
-        for kernel, bias in layers:
-            hidden = jax.nn.relu(hidden @ kernel + bias)
+        for layer in layers:
+            hidden = jax.nn.relu(hidden @ layer.kernel + layer.bias)
         return hidden
 
-    of_outputs, of_labels, (combining, bias) = params
     # The label layers are evaluated once per class and not once per record.
-    of_class = through(of_labels, jnp.eye(one_hot.shape[1])) @ combining[OUTPUT_WIDTHS[-1] :]
-    of_output = through(of_outputs, outputs) @ combining[: OUTPUT_WIDTHS[-1]]
-    return (of_output + one_hot @ of_class + bias)[:, 0]
+    of_class = through(params.labels, jnp.eye(one_hot.shape[1])) @ params.combine.kernel[OUTPUT_WIDTHS[-1] :]
+    of_output = through(params.outputs, outputs) @ params.combine.kernel[: OUTPUT_WIDTHS[-1]]
+    return (of_output + one_hot @ of_class + params.combine.bias)[:, 0]
 
 
 @partial(jax.jit, static_argnames="classes", donate_argnames="state")
@@ -233,6 +239,5 @@ def _epoch(
 
 @jax.jit
 def _logits_many(params: Any, outputs: Float[Array, "models n features"], labels: Int[Array, " n"]) -> Array:
-    _, ((first, _), *_), _ = params
-    one_hot = jax.nn.one_hot(labels, first.shape[1])
+    one_hot = jax.nn.one_hot(labels, params.labels[0].kernel.shape[1])
     return jax.vmap(_logits, in_axes=(0, 0, None))(params, outputs, one_hot)

@@ -1,5 +1,5 @@
-"""Targets of the `ks` audit: files of outputs, or models of known truth, each a kind of its own, that it trains; and the
-evidence that every test of use gets.
+"""Targets of the `ks` audit: files of outputs, or models of known truth, each a kind of its own, that it trains; and
+the evidence that every test of use gets.
 
 Outputs that no target has on these sets are refused: of another shape, copied from another set, or out of order.
 """

@@ -10,6 +10,11 @@ count, compilation and choosing the models a batch do not (a first call does the
 another, as its tutorials do, with all cores; making its networks and compiling do not count; where it is compiled, one
 network serves all models, as a program is one network's. Before anything is timed, both train the same initial weights
 on the same minibatches and must end with the same loss.
+
+PyTorch's fused form is ahead for Liu's network, whose 6.4 million parameters get a step for every 64 records: XLA's
+backend for CPUs makes Adam's update in three loops, which pass over ten arrays of that size, and PyTorch in one, over
+seven. Alone, on two cores of an AMD EPYC, XLA's takes 20 ms and PyTorch's 6 (the least of 60, in turn): that is most of
+the difference.
 """
 
 import os

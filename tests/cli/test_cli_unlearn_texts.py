@@ -62,7 +62,7 @@ def test_a_run_on_texts_as_a_process(folder: Path):
     for method in result["methods"]:
         assert method["scores"]["forgotten_accuracy"] is method["scores"]["attack"] is None
         assert len(method["scores"]["forgotten_log_likelihood"]["values"]) == 2
-    trained_on = next(note for note in result["notes"] if "not tuned to your data" in note)
+    trained_on = next(note for note in result["finding"]["caveats"] if "not tuned to your data" in note)
     assert all(f"{name}," in trained_on for name in ("gradient-ascent", "gradient-difference", "npo", "simnpo"))
     of = {each["name"]: each["scores"]["forgotten_log_likelihood"]["values"] for each in result["methods"]}
     assert of["fine-tuning"] != of["original"] != of["rmu"] != of["npo"] != of["simnpo"]

@@ -252,7 +252,8 @@ def leaves(tree: Any) -> list[Any]:
 def as_torch(tree: Any) -> Any:
     if isinstance(tree, dict):
         return {name: as_torch(each) for name, each in tree.items()}
-    return torch.tensor(np.array(tree), requires_grad=True)
+    # In float64, as PyTorch's convolutions of float32 differ between processors.
+    return torch.tensor(np.array(tree), dtype=torch.float64, requires_grad=True)
 
 
 def torch_optimizer(recipe: RecipeFlags, params: list[Any]) -> tuple[Any, Any]:
@@ -285,7 +286,7 @@ def by_torch(
     params, ops = as_torch(start), torch_ops(torch, norm)
     made, scheduler = torch_optimizer(recipe, leaves(params))
     loss = torch.nn.CrossEntropyLoss(label_smoothing=recipe.label_smoothing or 0.0)
-    x, y = torch.tensor(inputs), torch.tensor(labels).long()
+    x, y = torch.tensor(inputs, dtype=torch.float64), torch.tensor(labels).long()
     batches = list(batches_by_loop(TORCH_KEY, np.ones(len(labels), bool), TORCH_EPOCHS, BATCH, coupled))
     for epoch in range(TORCH_EPOCHS):
         for batch in batches[epoch * len(batches) // TORCH_EPOCHS : (epoch + 1) * len(batches) // TORCH_EPOCHS]:

@@ -23,6 +23,8 @@ from .audits.ks.by_deal import Deal as Deal
 from .audits.ks.by_deal import deal as deal
 from .audits.ks.by_deal import ks as ks
 from .audits.ks.by_deal import open_deal as open_deal
+from .audits.ks.evidence import Evidence as Evidence
+from .audits.ks.evidence import TargetOutputs as TargetOutputs
 from .audits.ks.judge import judge as judge
 from .audits.ks.models import Part as Part
 from .audits.ks.models import Rows as Rows
@@ -32,10 +34,8 @@ from .audits.ks.result import OwnNumbers as OwnNumbers
 from .audits.ks.result import TargetResult as TargetResult
 from .audits.ks.scores import ScoresTest as ScoresTest
 from .audits.ks.scores import judge_scores as judge_scores
-from .audits.ks.target import Evidence as Evidence
 from .audits.ks.target import FileTarget as FileTarget
 from .audits.ks.target import SimulatedTarget as SimulatedTarget
-from .audits.ks.target import TargetOutputs as TargetOutputs
 from .audits.ks.tests_of_use import DeletionTest as DeletionTest
 from .audits.ks.tests_of_use import HoldoutTest as HoldoutTest
 from .audits.ks.tests_of_use import Judgement as Judgement

@@ -36,6 +36,7 @@ from .ks.bank import first_models as first_models
 from .ks.bank import match_row as match_row
 from .ks.by_group import dealt_groups_of as dealt_groups_of
 from .ks.by_group import group_evidence as group_evidence
+from .ks.evidence import of_file as of_file
 from .ks.judge import evidence_for as evidence_for
 from .ks.judge import leave_one_out as leave_one_out
 from .ks.judge import unlearned_models as unlearned_models
@@ -53,7 +54,6 @@ from .ks.result import KSResult as KSResult
 from .ks.result import Rates as Rates
 from .ks.result import Truth as Truth
 from .ks.target import Target as Target
-from .ks.target import of_file as of_file
 from .ks.taught import learners_of as learners_of
 from .ks.taught import taught_difficulty as taught_difficulty
 from .ks.tests_of_use.rho import samples_of_rho as samples_of_rho

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from jaxaudit.data.records import Records
 from jaxaudit.data.scores.table import ScoreTable
 from jaxaudit.data.texts import SETS
 from jaxaudit.errors import without_folders
+from jaxaudit.shadow_models import ShadowModels
 from jaxaudit.version import __version__
 
 _PACKAGES = (
@@ -67,9 +67,7 @@ def describe_examples(examples: Examples | Records) -> dict[str, Any]:
     return {**facts, "content_hash": examples.content_hash}
 
 
-def describe_bank(
-    path: Path, bank: Bank, models: Any, names: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, Any]:
+def describe_bank(path: Path, bank: Bank, models: ShadowModels, names: Mapping[str, str]) -> dict[str, Any]:
     """Facts of each set of a bank by role, with its name if it is known, and of the shadow models in use."""
     description = bank.description
     sets = {

@@ -17,7 +17,7 @@ import jaxaudit as ja
 from jaxaudit import Sets
 from jaxaudit.audits import default_tests
 from jaxaudit.cli.groups import RecipeFlags, ShadowNetwork
-from jaxaudit.cli.ks.effort import make_shadow_learner
+from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory
 from jaxaudit.ensemble import log_probs_many
 

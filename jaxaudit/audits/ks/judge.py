@@ -14,20 +14,11 @@ import msgspec
 import numpy as np
 from scipy import special
 
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, all_logits, resolution_of
 from jaxaudit.audits.ks.judge_outputs import judge_outputs
 from jaxaudit.audits.ks.models import LEAST
 from jaxaudit.audits.ks.result import KSAudit, Rates
-from jaxaudit.audits.ks.target import (
-    Evidence,
-    FileTarget,
-    Target,
-    TargetOutputs,
-    all_logits,
-    all_on_calibration,
-    kinds_of_targets,
-    refuse_one_target_twice,
-    resolution_of,
-)
+from jaxaudit.audits.ks.target import FileTarget, Target, all_on_calibration, kinds_of_targets, refuse_one_target_twice
 from jaxaudit.audits.ks.taught import TAUGHT, taught_by_records
 from jaxaudit.audits.ks.tests_of_use import KSTest
 from jaxaudit.audits.ks.train import available_tests, lacks, possible_tests, refuse

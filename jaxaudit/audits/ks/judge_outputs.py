@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order, sentence, undecided
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.result import (
     Details,
     KSAudit,
@@ -20,7 +21,6 @@ from jaxaudit.audits.ks.result import (
     TestResult,
     Truth,
 )
-from jaxaudit.audits.ks.target import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest
 from jaxaudit.audits.ks.tests_of_use.test import Trust, reduced_words
 from jaxaudit.json_types import number

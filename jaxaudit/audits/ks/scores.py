@@ -260,9 +260,9 @@ def judge_scores(
 ) -> KSAudit:
     """Has each target of a table of scores forgotten the query set, or never used it?
 
-    `test` has the stated share and the question, `key` serves permutations. `by` asks for
-    a verdict on each group, too; groups with records of both sets are then taken for names of records that were dealt
-    one by one. Groups that were dealt neither way are an `InputError`.
+    `test` has the stated share and the question, `key` serves permutations. `by` asks for a
+    verdict on each group, too; groups with records of both sets are then taken for names of records that were dealt one
+    by one. Groups that were dealt neither way are an `InputError`.
 
     >>> import jax
     >>> from jaxaudit.data.scores.table import score_table

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
-from jaxaudit.audits.ks.target import Evidence
+from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.data.cache import cached_arrays
 from jaxaudit.data.examples import Examples
 from jaxaudit.data.images import is_image, scale_images

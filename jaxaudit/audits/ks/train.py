@@ -15,13 +15,7 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.models import Rows, make_pool, train_rows
-from jaxaudit.audits.ks.target import (
-    FileTarget,
-    SimulatedTarget,
-    Target,
-    all_on_calibration,
-    kinds_of_targets,
-)
+from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, all_on_calibration, kinds_of_targets
 from jaxaudit.audits.ks.tests_of_use import (
     BUILT_IN,
     TESTS,

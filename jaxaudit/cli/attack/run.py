@@ -132,7 +132,7 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
     return Job(
         options=options,
-        data=describe_bank(path, bank, shadows),
+        data=describe_bank(path, bank, shadows, {}),
         audit=lambda execution: attack_records(shadows, targets, attacks=attacks, progress=execution.progress),
         outcome=lambda audit, provenance: attack_outcome(audit, bank, records, provenance),
         label="attacking",

@@ -288,8 +288,8 @@ def read_text_source(options: DealData) -> TextSource:
     return source._replace(groups=np.array([numbers.setdefault(value, len(numbers)) for value in values]))
 
 
-ROWS = 4096
-ADVICE = "which are shared with the records, so they would tell whose each record is"
+ROWS_AT_ONCE = 4096
+SHARED = "which are shared with the records, so they would tell whose each record is"
 
 
 def texts_with_values(groups: Sequence[str | int], texts: Texts) -> list[str]:
@@ -355,15 +355,15 @@ def refuse_in_records(
             names,
         ),
         (
-            f"its labels are the values of the groups, or other names of them, {ADVICE}. Give the right groups.",
+            f"its labels are the values of the groups, or other names of them, {SHARED}. Give the right groups.",
             places_in(examples.labels) or of_labels,
         ),
         (
-            f"names of its columns are values of the groups, {ADVICE}. Name the columns otherwise.",
+            f"names of its columns are values of the groups, {SHARED}. Name the columns otherwise.",
             _names_in(groups, np.array(columns, str)),
         ),
         (
-            f"its class names have values of the groups, {ADVICE}. Name the classes or the groups otherwise.",
+            f"its class names have values of the groups, {SHARED}. Name the classes or the groups otherwise.",
             _names_in(groups, classes),
         ),
     )
@@ -391,8 +391,8 @@ def _other_names(groups: np.ndarray, array: np.ndarray) -> list[int]:
     columns = array.reshape(len(array), -1)
     first, numbers = np.unique(groups, return_index=True, return_inverse=True)[1:]
     candidates = np.arange(columns.shape[1])
-    for start in range(0, len(columns), ROWS):
-        rows = slice(start, start + ROWS)
+    for start in range(0, len(columns), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
         candidates = candidates[
             (columns[rows, candidates] == columns[first[numbers[rows], None], candidates]).all(axis=0)
         ]

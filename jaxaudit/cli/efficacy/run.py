@@ -62,9 +62,10 @@ def _job(
     references: Sequence[NamedWeights],
     examples: Examples | Records,
     audit: Callable[[], EfficacyAudit],
-    **of_model: str,
+    config_hash: str | None = None,
 ) -> Job[EfficacyAudit]:
-    """The work of measuring weights by `audit`; `of_model` says more of the network."""
+    """The work of measuring weights by `audit`; `config_hash` is of the configuration that builds the network."""
+    of_model = {"model_hash": config_hash} if config_hash else {}
     hashes = {reference.name: _hash(reference) for reference in references}
     return Job(
         options=options,
@@ -151,8 +152,7 @@ def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
             else "untrained: the initial weights that the network is built with, whatever the seed."
         )
     audit = partial(measure_efficacy, net, judged, examples, references=references, notes=tuple(notes))
-    of_model = {"model_hash": pretrained.content_hash} if pretrained else {}
-    return _job(options, judged, references, examples, audit, **of_model)
+    return _job(options, judged, references, examples, audit, pretrained and pretrained.content_hash)
 
 
 def _read(data: EfficacyData) -> Examples | Records:

@@ -21,16 +21,7 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, sizes_of, train_shadows
 from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
-from jaxaudit.cli.ks.effort import (
-    IMAGES,
-    changed_fields,
-    make_shadow_learner,
-    networks_of,
-    plan_audit,
-    planned_sets,
-    with_defaults,
-    work_of,
-)
+from jaxaudit.cli.ks.effort import changed_fields, networks_of, plan_audit, planned_sets, work_of
 from jaxaudit.cli.ks.inputs import (
     MANY,
     Case,
@@ -50,6 +41,7 @@ from jaxaudit.cli.ks.options import (
     parse_tests,
     tests_named,
 )
+from jaxaudit.cli.networks import IMAGES, make_shadow_learner, with_defaults
 from jaxaudit.cli.options import refuse_options, with_usual, with_values
 from jaxaudit.cli.own_code import parse_judged, with_fields
 from jaxaudit.cli.parsers import is_texts

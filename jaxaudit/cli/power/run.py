@@ -15,15 +15,9 @@ from jaxaudit.audits.power.audit import (
     power_of_scores,
 )
 from jaxaudit.audits.power.result import PowerAudit
-from jaxaudit.cli.ks.effort import (
-    make_shadow_learner,
-    models_by_test,
-    plan_audit,
-    planned_sets,
-    reductions,
-    with_defaults,
-)
+from jaxaudit.cli.ks.effort import models_by_test, plan_audit, planned_sets, reductions
 from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
+from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.read_sets import (
@@ -100,7 +94,7 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
     models = open_bank(bank)
     return Job(
         options=options,
-        data=describe_bank(path, bank, models),
+        data=describe_bank(path, bank, models, {}),
         audit=lambda _: power_of_models(
             models, holdout_size=sizes.holdout_size, members_size=sizes.members_size, fraction=options.audit.fraction
         ),

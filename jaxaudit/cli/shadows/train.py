@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
 from jaxaudit.cli.groups import MODEL, TRAINING, named_sets
-from jaxaudit.cli.ks.effort import EPOCHS, HIDDEN, make_shadow_learner, time_of
+from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner, time_of
 from jaxaudit.cli.options import ModelSource, command_line, fields_of, refuse_without_effect, with_usual, with_values
 from jaxaudit.cli.own_code import OF_TEXTS, model_hash, parse_judged
 from jaxaudit.cli.parsers import is_of_sklearn

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.target import Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.taught import predictors_of, taught_by_records
 from jaxaudit.audits.ks.tests_of_use.test import OF_P, USED, Judgement, KSTest, Words, checks_of_sets, judgement_of_use
 from jaxaudit.data.examples import Role

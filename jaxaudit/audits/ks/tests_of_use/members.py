@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxaudit.audits.finding import Confidence
-from jaxaudit.audits.ks.target import Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.taught import predictors_of, taught_by_records
 from jaxaudit.audits.ks.tests_of_use.test import (
     EXACT,

@@ -18,9 +18,9 @@ from jaxtyping import Float
 
 from jaxaudit.audits.finding import Confidence, Finding, undecided
 from jaxaudit.audits.finding import sentence as capital
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho, own_log_odds
 from jaxaudit.audits.ks.models import Rows, generators, share_row
 from jaxaudit.audits.ks.result import RhoDetails
-from jaxaudit.audits.ks.target import Evidence, TargetOutputs, of_rho, own_log_odds
 from jaxaudit.audits.ks.tests_of_use.test import NOT_KNOWN, TONES, TRUSTED, Judgement, KSTest, Lack, helped, recipe_of
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.outputs.outputs import match_logits, match_precision

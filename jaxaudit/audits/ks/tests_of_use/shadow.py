@@ -6,8 +6,8 @@ from types import MappingProxyType
 import numpy as np
 
 from jaxaudit.audits.finding import Confidence, no_confidence
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
-from jaxaudit.audits.ks.target import Evidence, TargetOutputs
 from jaxaudit.audits.ks.tests_of_use.test import (
     Judgement,
     KSTest,

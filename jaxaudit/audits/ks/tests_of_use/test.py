@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float
 
 from jaxaudit.audits.finding import Confidence, Finding, Tone, no_confidence, undecided
 from jaxaudit.audits.finding import sentence as as_sentence
+from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.result import Details, OwnNumbers
-from jaxaudit.audits.ks.target import Evidence, TargetOutputs
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.arrays import Indices, OneKey

@@ -1,0 +1,74 @@
+"""From options to the learner of shadow models, with its defaults, and how long a run takes, in words."""
+
+from dataclasses import replace
+
+from jaxaudit.cli.groups import Network, RecipeFlags, named_sets
+from jaxaudit.cli.options import Options, with_usual
+from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
+from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
+from jaxaudit.cli.progress import duration, say
+from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner, refuse_other_network
+from jaxaudit.data import Examples
+from jaxaudit.data.sequences import are_texts, vocabulary_of
+from jaxaudit.ensemble import StepCost
+from jaxaudit.ensemble.models_per_batch import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
+from jaxaudit.errors import InputError
+from jaxaudit.learners import SteppedLearner
+
+HIDDEN, EPOCHS, IMAGES = "512,256,128", 15, "28x28"
+DEMO = {"query": "digits", "model": "mlp", "hidden": "256", "epochs": 40, "images": "8x8"}
+"""Defaults without data: the digits are embedded, and stored as 8x8."""
+
+
+def with_defaults(options: Options, *, set_alone: bool = True) -> Options:
+    """The options of `ks` or `power` with defaults filled in for the sets, the network and its training. Without data,
+    the digits are the query set, or half of them, beside the others as calibration set, if it is no `set_alone`.
+    """
+    names = {str(role): name for role, name in named_sets(options.data).names.items()}
+    query = names.get("query")
+    options = with_usual(options, epochs=DEMO["epochs"] if query is None else EPOCHS)
+    # A given warm-up may be longer than the default epochs.
+    options.recipe.check()
+    if query is None:
+        halves = {} if set_alone else {"query": "digits@train[:900]", "calibration": "digits@train[900:]"}
+        return with_usual(options, **{**DEMO, **halves})
+    calibration = None if "calibration" in names else other_split(query)
+    if calibration is not None:
+        say(f"no --calibration given; using {calibration}")
+    model = OF_TEXTS if is_texts(query) else None
+    return with_usual(options, calibration=calibration, images=IMAGES, model=model, hidden=HIDDEN)
+
+
+def make_shadow_learner(model: Network, recipe: RecipeFlags, query: Examples, records: int) -> SteppedLearner:
+    """The model and training recipe of shadow models, for training sets of at most this many records."""
+    name, texts, adapters = model.model or "mlp", are_texts(query), make_adapters(model, recipe.dropout)
+    built_in = adapters is None and parse_model(name) is None
+    of_texts = adapters is not None or is_of_texts(name)
+    if built_in or adapters:
+        refuse_other_network(name, of_texts, texts)
+    if built_in and not of_texts and name != "mlp" and query.inputs.ndim != 4:
+        raise InputError(
+            f"--model {name} is for images, and {query.name} has records of shape {query.inputs.shape[1:]}; use mlp, "
+            "or a network of your own."
+        )
+    factory = adapters or make_factory(name, parse_hidden(model.hidden or ""), recipe.dropout)
+    recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
+    classes = adapters.vocabulary if adapters else vocabulary_of(query) or len(query.class_names)
+    learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, texts)
+    if not learner.net.seeded:
+        say(UNSEEDED)
+    return learner
+
+
+FIXED_SECONDS = 10.0
+"""Seconds for reading, judging, and compiling what is small."""
+
+
+def seconds_of(operations: float, cost: StepCost) -> float:
+    """How long a run of so many operations takes on two cores of a CPU, compilation included: a function of shapes."""
+    return round(operations / OPERATIONS_A_SECOND + cost.equations / EQUATIONS_A_SECOND + FIXED_SECONDS, 1)
+
+
+def time_of(operations: float, cost: StepCost) -> str:
+    """As `seconds_of`, in words."""
+    return f"about {duration(seconds_of(operations, cost))} on two cores of a CPU"

@@ -149,10 +149,9 @@ def rows_out_of_line(outputs_by_set: OutputsBySet, *, by_heart: bool = False) ->
 def unwritten_rows(outputs_by_set: OutputsBySet) -> dict[str, tuple[OutputCheck, str]]:
     """The check of sets with more rows of one number for every class than chance deals to them, and words, by set.
 
-    An array of zeros that a loop did not fill to its end is read as such rows. Of exchangeable records a set has k of
-    all B such rows, or more, about as often as a binomial number of B with the set's share of the records is as large
-    (the hypergeometric one is spread less: Hoeffding 1963, theorem 4): at most `LINE_LEVEL`, here. Shares of votes tie
-    by themselves, and are left alone.
+    An array of zeros that a loop did not fill to its end is read as such rows. Of exchangeable records a set has as
+    many, given how many all sets have, with the hypergeometric probability of Fisher's exact test (1935): at most
+    `LINE_LEVEL`, here. Shares of votes tie by themselves, and are left alone.
 
     >>> outputs = special.softmax(np.random.default_rng(1).normal(0, 3, (300, 3)), axis=1)
     >>> zeros = np.where(np.arange(300)[:, None] < 285, outputs, 1 / 3)
@@ -162,11 +161,15 @@ def unwritten_rows(outputs_by_set: OutputsBySet) -> dict[str, tuple[OutputCheck,
     outputs = outputs_by_set.probabilities
     blank = {name: int((np.ptp(numbers, axis=1) == 0).sum()) for name, numbers in outputs.items()}
     records, blanks = sum(map(len, outputs.values())), sum(blank.values())
+    if not blanks or _are_shares_of_votes(np.concatenate([numbers.max(axis=1) for numbers in outputs.values()])):
+        return {}
+    # Imported here because it takes half a second, and nearly no file has such rows.
+    from scipy.stats import hypergeom
+
     messages = {}
     for name, count in blank.items():
         size = len(outputs[name])
-        often = float(special.bdtrc(count - 1, blanks, size / records)) if count else 1.0
-        if often <= LINE_LEVEL and not _are_shares_of_votes(np.concatenate([rows.max(1) for rows in outputs.values()])):
+        if hypergeom.sf(count - 1, records, blanks, size) <= LINE_LEVEL:
             words = {"blank": count, "rows": size, "others": blanks - count, "rest": records - size}
             messages[name] = UNWRITTEN, UNWRITTEN.says.format(**words)
     return messages

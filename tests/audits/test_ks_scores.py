@@ -173,6 +173,15 @@ def _with_models(random, used: float, models: int, size: int = 200, holdout: int
     return {"set": sets, "target.loss": loss(used), **models_of}
 
 
+@pytest.mark.parametrize("holdout", [0, 200])
+@pytest.mark.parametrize(("used", "verdict"), [(0.0, "forgotten"), (0.5, "not forgotten")])
+def test_models_of_known_truth_lead_to_verdicts(used: float, verdict: str, holdout: int) -> None:
+    table = score_table(_with_models(np.random.default_rng(10), used, 4, holdout=holdout))
+    found = judge_scores(KEY, table, test=STATED)
+    assert found.targets[0].verdict == verdict
+    assert holds(found.targets[0].usage[0], used)
+
+
 @pytest.mark.parametrize(("models", "holdout"), [(4, 0), (1, 200)])
 @pytest.mark.parametrize("used", [0.0, 1.0])
 def test_where_nothing_shows_the_recipe_a_verdict_needs_the_users_word(models: int, holdout: int, used: float) -> None:

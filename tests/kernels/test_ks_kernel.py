@@ -121,6 +121,16 @@ def test_every_transformation_gives_the_same_number():
     assert_within_a_rounding(device(jnp.asarray(first), jnp.asarray(second)), eager)
 
 
+def test_vmap_over_either_argument_alone():
+    random = np.random.default_rng(3)
+    many, one = random.normal(size=(5, 20)).astype("f4"), random.normal(size=30).astype("f4")
+    eager = np.asarray([ks_distance(row, one) for row in many])
+    np.testing.assert_array_equal(jax.vmap(ks_distance, in_axes=(0, None))(many, one), eager)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(ks_distance, in_axes=(None, 0)))(one, many), eager)
+    grid = jax.vmap(jax.vmap(ks_distance, in_axes=(None, 0)), in_axes=(0, None))(many, many)
+    np.testing.assert_array_equal(grid, [[ks_distance(a, b) for b in many] for a in many])
+
+
 def test_nan_is_refused_with_its_count_or_stays_nan_while_tracing():
     first, second = f32([0.1, np.nan, np.nan]), f32([0.5, 0.6])
     with pytest.raises(InputError, match=r"`values` .* as 2 of 5 numbers: did training diverge"):

@@ -108,7 +108,8 @@ METHODS = {
     "gradient-ascent": partial(gradient_ascent, **RECIPE),
     "negative-gradient": partial(negative_gradient, beta=0.8, **RECIPE),
     "scrub": partial(scrub, max_epochs=2, **RECIPE),
-    "ssd": partial(selective_dampening, selection=1.2, strength=2.0),
+    "ssd": partial(selective_dampening, selection=0.9),
+    "ssd that is strong": partial(selective_dampening, selection=1.2, strength=5.0),
 }
 TEMPERATURE = 2.0
 
@@ -192,7 +193,8 @@ TWINS = {
     "gradient-ascent": partial(trained_on, FORGET, -1),
     "negative-gradient": partial(of_both_sides, 0.8),
     "scrub": partial(scrubbed, 2),
-    "ssd": partial(dampened, 1.2, 2.0),
+    "ssd": partial(dampened, 0.9, 1.0),
+    "ssd that is strong": partial(dampened, 1.2, 5.0),
 }
 
 

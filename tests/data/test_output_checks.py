@@ -165,14 +165,15 @@ def test_rows_that_were_never_written_are_found(bad: str, place: str) -> None:
 
 
 def test_rows_that_say_nothing_are_rarely_taken_for_unwritten_ones() -> None:
-    """At most 1 in 10,000 for a set of exchangeable records; here none of 3,000 deals of three sets, of any number."""
-    random = np.random.default_rng(6)
+    """At most 1 in 10,000 exchangeable sets: of 9,000, more than 4 in 1 of 400 such tests. Rows are of any number."""
+    random, failed = np.random.default_rng(6), 0
     for _ in range(3000):
         blank = random.permutation(600) < random.integers(0, 600)
         outputs = np.where(blank[:, None], 0.5, np.linspace(0.6, 0.9, 600)[:, None] * [1, 0] + [0.05, 0.1])
         sizes = random.multinomial(600, [0.5, 0.3, 0.2]).cumsum()[:2]
         parts = dict(zip("abc", np.split(outputs, sizes), strict=True))
-        assert not unwritten_rows(OutputsBySet(parts, {}))
+        failed += len(unwritten_rows(OutputsBySet(parts, {})))
+    assert failed <= 4
 
 
 def test_a_file_of_unknown_or_single_classes_tells_nothing() -> None:

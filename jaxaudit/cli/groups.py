@@ -1,5 +1,6 @@
 """Groups of options that commands share, so that a flag means the same everywhere. Imports nothing heavy."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -60,8 +61,11 @@ class Columns:
         if (self.label is None and not self.drop) or getattr(self, "deal", None) is not None:
             return
         sets = [getattr(self, field.name) for field in fields(self) if field.metadata["declared"].names == "data"]
-        names = [source.rpartition("@")[0] or source for source in sets if isinstance(source, str)]
-        if not any(is_table(name) for name in names):
+        self.refuse_without_table(source for source in sets if isinstance(source, str))
+
+    def refuse_without_table(self, sets: Iterable[str]) -> None:
+        """Refuses names of columns if none of these sets has any."""
+        if not any(map(is_table, sets)):
             values = {"--label": self.label, "--drop": self.drop}
             refuse_options(values, "is of the columns of a CSV or Parquet file, and no set is one")
 
@@ -298,6 +302,7 @@ def named_sets(data: Any) -> "NamedSets":
     if not (deal and exists(deal)):
         return NamedSets(Sets(query=data.query, calibration=data.calibration, holdout=held), data.label)
     folder = open_folder(deal)
+    data.refuse_without_table((*folder.names.values(), data.calibration or ""))
     twice = {
         "--query": data.query,
         "--holdout": held,

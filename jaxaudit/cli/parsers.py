@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jaxaudit.data.formats import TABLES
 from jaxaudit.errors import InputError, check_ranges
 
 EMBEDDED = ("digits",)
@@ -212,12 +213,12 @@ def is_of_sklearn(name: str | None) -> bool:
 
 
 def is_table(name: str) -> bool:
-    """Whether a set of this name, without its split, may be a table with named columns.
+    """Whether a set of this name, `PATH[@SPLIT]`, is a table with named columns.
 
-    >>> is_table("a/b.CSV"), is_table("folder"), is_table("b.npz"), is_table("texts.jsonl")
-    (True, True, False, False)
+    >>> is_table("a/b.CSV"), is_table("b.csv@train[:9]"), is_table("folder"), is_table("b.npz"), is_table("mnist@test")
+    (True, True, False, False, False)
     """
-    return not is_texts(name) and Path(name).suffix.lower() not in (".npz", ".npy", ".mat")
+    return (name.rpartition("@")[0] or name).lower().endswith(TABLES)
 
 
 def is_texts(path: str | Path) -> bool:

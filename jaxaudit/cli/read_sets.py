@@ -15,7 +15,7 @@ from jaxtyping import Int, Shaped
 
 from jaxaudit.cli.groups import Columns, Images, SetsFlags, ShadowNetwork
 from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
-from jaxaudit.cli.parsers import TEXTS, is_texts, parse_images, parse_template, parse_tokens
+from jaxaudit.cli.parsers import TEXTS, is_table, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.deals import NamedSets, dealt_side
@@ -54,8 +54,9 @@ def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = (), gaps: 
 
 
 def load_told(name: str, data: Columns, **how: Any) -> Examples:
-    """`load`, with what was guessed or left out said on stderr."""
-    examples = load(name, label=data.label, drop=data.drop, **how)
+    """`load`, with what was guessed or left out said on stderr; names of columns are of the tables among the sets."""
+    columns: dict[str, Any] = {"label": data.label, "drop": data.drop} if is_table(name) else {}
+    examples = load(name, **columns, **how)
     for note in examples.notes:
         say(f"{examples.name}: {note}")
     return examples

@@ -135,7 +135,8 @@ def _hash_rows(inputs: np.ndarray) -> np.ndarray:
 
 
 def concatenate(parts: Sequence[Examples], name: str) -> Examples:
-    """All records of `parts`, in order, which must agree in record shape, number type and classes.
+    """All records of `parts`, in order, which must agree in record shape, number type, classes, and names of columns
+    where they have any.
 
     Groups are numbered from 0 as they first occur; a record of a part without groups is its own group.
     """
@@ -145,20 +146,28 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
             ("the shape of records", part.inputs.shape[1:], first.inputs.shape[1:]),
             ("the type of numbers", part.inputs.dtype, first.inputs.dtype),
             ("classes, or their order", part.class_names, first.class_names),
+            ("columns, or their order", part.titles or first.titles, first.titles or part.titles),
         ):
             if part_value != ours:
-                values_text = "" if part_value is part.class_names else f" ({part_value} and {ours})"
+                values_text = "" if property_name.endswith("order") else f" ({part_value} and {ours})"
                 raise InputError(
                     f"{part.name} and {first.name} differ in {property_name}{values_text}; make both alike first."
                 )
+    named = all(part.titles for part in parts)
+    columns = first.words if named else ()
     return Examples(
         np.concatenate([part.inputs for part in parts]),
         np.concatenate([part.labels for part in parts]),
         first.class_names,
         name,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        groups=_groups_of_all(parts),
-        gaps=gaps_of(parts),
+        first.titles if named else (),
+        _groups_of_all(parts),
+        {
+            column: tuple(dict.fromkeys(word for part in parts for word in part.words.get(column, ())))
+            for column in columns
+        },
+        gaps_of(parts),
     )
 
 
@@ -168,7 +177,7 @@ def gaps_of(parts: Sequence[Examples]) -> tuple[str, ...]:
 
 
 def joined(parts: Sequence[Examples], name: str) -> Examples:
-    """The records of `parts` one after another; one part keeps the titles of its columns."""
+    """The records of `parts` one after another."""
     return parts[0].take(slice(None), name) if len(parts) == 1 else concatenate(parts, name)
 
 

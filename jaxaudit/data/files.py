@@ -13,7 +13,7 @@ import numpy as np
 
 import jaxaudit.data.tfds as tfds
 from jaxaudit.data.examples import Examples, joined
-from jaxaudit.data.formats import LABELLED, Reading
+from jaxaudit.data.formats import LABELLED, TABLES, Reading
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.images import IDX_NAME, load_image_folders, read_idx, read_idx_folder
@@ -203,8 +203,9 @@ def _file(source: str) -> Path:
 
 def _read(path: Path, how: Reading) -> Examples:
     """The records in a file or folder, named after it."""
-    if path.is_dir():
+    if path.suffix.lower() not in TABLES or path.is_dir():
         refuse_columns(path.name, how.label, how.drop)
+    if path.is_dir():
         return _from_folder(path, how)
     if path.suffix.lower() not in LABELLED:
         refuse_pickle(path)

@@ -48,7 +48,7 @@ LARGEST_WHOLE = 2.0**53
 """From here on, a floating-point number may stand for several whole ones."""
 _SUSPECT_ROWS = 20
 """In a column of at most this many whole numbers, all may be distinct by chance."""
-_MISSING_TEXTS = ("", "na", "nan", "<na>")
+MISSING_TEXTS = ("", "na", "nan", "<na>")
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +274,7 @@ def read_cells(column: pa.ChunkedArray, decimal: str) -> ColumnCells:
     encoded = trimmed(column).combine_chunks().dictionary_encode()
     texts = encoded.dictionary
     lower = pc.call_function("utf8_lower", [texts])
-    missing = _array(pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(_MISSING_TEXTS))))
+    missing = _array(pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING_TEXTS))))
     numbers, is_number = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
     present_texts = decimal_points(texts.filter(pa.array(~missing)), decimal)
     try:

@@ -79,9 +79,15 @@ def align_sets(sets: Sets[Examples]) -> Sets[Examples]:
 
 
 def _with_columns_of(query: Examples, other: Examples) -> Examples:
-    """`other` with the columns of `query` in the same order, where both have names of columns."""
-    if not query.titles or not other.titles or other.titles == query.titles:
+    """`other` with the columns of `query` in the same order, where they have names; one set alone may not have any."""
+    if other.titles == query.titles:
         return other
+    if not query.titles or not other.titles:
+        named, bare = (query, other) if query.titles else (other, query)
+        raise InputError(
+            f"{named.name} names its columns and {bare.name} does not, so nobody can tell whether they are in one "
+            "order; give both as tables with the same names of columns, or both as arrays."
+        )
     missing = [title for title in query.titles if title not in other.titles]
     further = [title for title in other.titles if title not in query.titles]
     if missing or further:

@@ -394,3 +394,9 @@ def test_the_label_has_its_name_or_is_named(sets: Path) -> None:
     refused((*plan, "--query", "named/query.csv", "--calibration", "named.csv", "--label", "nobody"), ("'nobody'",))
     refused((*plan, "--deal", "named", "--drop", "nobody"), ("'nobody'",))
     refused(("deal", "hospital.npz", "--label", "a", "--out", "new"), ("--label: is of the columns",))
+    np.savez("other.npz", x=np.random.default_rng(1).normal(size=(60, 2)), y=np.arange(60) % 4)
+    assert jaxaudit("deal", "other.npz", "--out", "arrays").code == 0
+    refused((*plan, "--deal", "arrays", "--calibration", "other.npz", "--drop", "a"), ("--drop: is of the columns",))
+    # The label is of the table; in which order the columns of the arrays are is not known.
+    mixed = ("--query", "deal/query.csv", "--calibration", "other.npz", "--label", "activity")
+    refused((*plan, *mixed), ("query.csv names its columns and other.npz does not",))

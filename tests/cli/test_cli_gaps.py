@@ -204,6 +204,13 @@ def test_a_number_of_each_patient_is_not_shared_for_its_gaps():
             row[3] = "" if visit < gaps else abs(other - int(str(row[4])))
         write(rows)
         refused((*dealt, "--out", "deal"), ("'pulse'", "row by row, or one value for each group"))
+    # Words are read with their gaps, too.
+    for gap in ("", " NA"):
+        rows = cells()
+        for visit, row in enumerate(rows):
+            row[2] = gap if visit == 7 else f"street {visit // 2}"
+        write(rows)
+        refused((*dealt, "--out", "deal"), ("'town'", "row by row, or one value for each group"))
     # Numbers of visits, where each patient has one: of anybody, not of the patient.
     for visit, row in enumerate(rows):
         row[3] = "" if visit % 2 and visit < 60 else 5 * (97 * visit % 160) + 0.5

@@ -87,6 +87,15 @@ def test_concatenate_refuses_unlike_parts(inputs, class_names, message):
         concatenate([make([[1]]), make(inputs, class_names=class_names, name="other")], "both")
 
 
+def test_tables_in_a_row_keep_the_names_and_words_of_their_columns():
+    first = replace(make([[1, 2]]), titles=("a", "b"), words={"a": ("x",), "b": ()})
+    both = concatenate([first, replace(first, words={"a": ("y", "x"), "b": ()})], "both")
+    assert (both.titles, both.words) == (("a", "b"), {"a": ("x", "y"), "b": ()})
+    assert concatenate([first, make([[1, 2]])], "both").titles == ()
+    with pytest.raises(InputError, match="differ in columns, or their order"):
+        concatenate([first, replace(first, titles=("b", "a"))], "both")
+
+
 @pytest.mark.parametrize(
     ("labels", "given", "codes", "names"),
     [

@@ -287,6 +287,17 @@ def test_what_is_no_split_is_refused(text):
         load(f"digits@{text}")
 
 
+@pytest.mark.parametrize("argument", [{"label": "y"}, {"drop": ["y"]}])
+def test_names_of_columns_are_of_tables(tmp_path, argument):
+    np.savez(tmp_path / "arrays.npz", x=X, y=Y)
+    (tmp_path / "folder").mkdir()
+    for name, array in {"x": X, "y": Y}.items():
+        np.save(tmp_path / "folder" / name, array)
+    for name in ("arrays.npz", "folder"):
+        with pytest.raises(InputError, match=f"{name}: has no named columns, so `{next(iter(argument))}`"):
+            load(tmp_path / name, **argument)
+
+
 def test_options_of_named_sets():
     options: tuple[dict[str, Any], ...] = ({"label": "income"}, {"drop": ["alcohol"]}, {"categorical": ["hue"]})
     for option in options:
@@ -308,6 +319,7 @@ def test_files_of_tables(data):
     part = load_table("people.csv@train[1:]", label="income")
     assert part.labels.tolist() == [1, 0]
     assert part.columns[0].categories == ("1", "2", "3")
+    assert load("people.csv@train[:1]+train[2:]", label="income").titles == load("people.csv", label="income").titles
     # A set's name means the set; a path says that a file is meant.
     (here / "wine").write_text(content)
     assert len(load_table("wine")) == 178

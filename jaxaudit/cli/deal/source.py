@@ -30,7 +30,7 @@ from jaxaudit.data.formats import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
 from jaxaudit.data.groups import groups_file, load_groups
 from jaxaudit.data.labels import COLUMN
-from jaxaudit.data.own_table import SourceRows, refuse_read_otherwise, source_rows
+from jaxaudit.data.own_table import MISSING_TEXTS, SourceRows, refuse_read_otherwise, source_rows
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.selection import CLASS_NAMES, find_pairs, named_in, role_of
 from jaxaudit.data.texts import Texts
@@ -99,7 +99,8 @@ class RecordSource(NamedTuple):
         if self.groups is not None:
             columns = (*table.inputs, table.label) if table else ()
             inputs = [name for name in table.inputs if name not in self.examples.titles] if table else []
-            words = {name: np.array(table.cells[name].to_pylist()).astype(str) for name in inputs} if table else {}
+            cells = {name: table.cells[name].to_pylist() for name in inputs} if table else {}
+            words = {name: np.array([cell or "" for cell in column], str) for name, column in cells.items()}
             refuse_in_records(self.groups, self.examples, columns, words)
         if COLUMN in (*self.left_out, *(table.names if table else ())):
             raise InputError(f"{self.name} has an array or column {COLUMN!r}, {TAKEN}.")
@@ -336,13 +337,14 @@ def refuse_in_records(
         shared = most and len(np.unique(some)) < len(some)
         return _columns_with(some, array) or (_other_names(some, array) if shared else [])
 
-    places = places_in(examples.inputs) if examples.inputs.ndim == 2 else []
-    for place in np.flatnonzero(np.isnan(examples.inputs).any(axis=0)) if examples.gaps else ():
-        full = ~np.isnan(examples.inputs[:, place])
+    def tells(column: np.ndarray, full: np.ndarray) -> bool:
         # Of few cells each may have another value by chance.
-        cells, most = examples.inputs[full, place], bool(2 * full.sum() >= len(full))
-        places += [place] if full.sum() > 1 and places_in(cells, full, most) else []
-    names = [name for name, column in words.items() if places_in(column)]
+        return full.sum() > 1 and bool(places_in(column[full], full, bool(2 * full.sum() >= len(full))))
+
+    places = places_in(examples.inputs) if examples.inputs.ndim == 2 else []
+    gaps = np.isnan(examples.inputs) if examples.gaps else np.zeros((1, 0), bool)
+    places += [place for place in np.flatnonzero(gaps.any(axis=0)) if tells(examples.inputs[:, place], ~gaps[:, place])]
+    names = [name for name, column in words.items() if tells(column, ~np.isin(_words(column), MISSING_TEXTS))]
     names += [examples.titles[place] if examples.titles else "" for place in places]
     first = "".join(names[:1])[:40]
     of_labels = np.array_equal(_words(classes[examples.labels]), _words(groups))

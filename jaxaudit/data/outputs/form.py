@@ -258,12 +258,17 @@ def _of_set(table: TableColumns, role: str) -> TableColumns:
     place = [title.strip().lower() for title in table.titles].index(SET)
     rows = np.flatnonzero(np.array([name.strip().lower() for name in table.names(place)]) == role)
     kept = [column for column in range(table.count) if column != place]
+
+    def names(column: int) -> list[str]:
+        whole = table.names(kept[column])
+        return [whole[row] for row in rows]
+
     return TableColumns(
         len(kept),
         [table.titles[column] for column in kept],
         {number for number, column in enumerate(kept) if column in table.texts},
         lambda column: table.numbers(kept[column])[rows],
-        lambda column: [table.names(kept[column])[row] for row in rows],
+        names,
         table.notes,
     )
 

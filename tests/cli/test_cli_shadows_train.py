@@ -178,7 +178,18 @@ def test_ctrl_c_leaves_the_models_that_are_trained(folder: Path):
 
 
 def test_a_model_that_diverges_ends_the_training_and_is_not_kept(folder: Path):
-    steps = ("--model", "mlp", "--epochs", "6", "--recipe", "optimizer=sgd", "--recipe", "learning-rate=1e9")
+    steps = (
+        "--model",
+        "mlp",
+        "--recipe",
+        "hidden=16",
+        "--epochs",
+        "6",
+        "--recipe",
+        "optimizer=sgd",
+        "--recipe",
+        "learning-rate=1e9",
+    )
     done = jaxaudit("shadows", "train", *steps, *HELD, "--models", "20", "--out", "bank")
     assert (done.code, done.out) == (2, "")
     assert load_bank(Path("bank")).missing().tolist() == list(range(20))

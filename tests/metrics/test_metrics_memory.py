@@ -377,17 +377,18 @@ def test_the_comparison_at_equal_answers_is_that_of_a_fit_within_each_stratum() 
 
 def test_the_limits_are_those_of_a_search_over_all_shares() -> None:
     generator, grid = np.random.default_rng(1), np.linspace(0, 1, 2001)
-    for used in (0.0, 0.2, 0.5, 1.0) * 5:
+    largest = {level: stats.t.ppf((1 + level) / 2, SIZE - 1) for level in (0.9, 0.8)}
+    for used in (0.0, 0.2, 0.5, 1.0) * 2:
         after, before = scores(generator, used)
         found = paired(after, before, SIZE, None).limits(level=0.8)
         of_holdout = [each / each[SIZE:].std() for each in (after, before)]
-        accepted: dict[float, list[float]] = {0.9: [], 0.8: []}
+        accepted: dict[float, list[float]] = {level: [] for level in largest}
         for share in grid:
             left = of_holdout[0] - share * of_holdout[1]
             error = np.sqrt(left[:SIZE].var(ddof=1) / SIZE + left[SIZE:].var(ddof=1) / SIZE)
             apart = abs(left[:SIZE].mean() - left[SIZE:].mean()) / error
             for level, shares in accepted.items():
-                if apart <= stats.t.ppf((1 + level) / 2, SIZE - 1):
+                if apart <= largest[level]:
                     shares.append(share)
         nearest = min(max(found.fraction, 0.0), 1.0)
         low, high = min([*accepted[0.8], nearest]), max([*accepted[0.8], nearest])

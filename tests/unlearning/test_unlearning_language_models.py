@@ -33,7 +33,8 @@ TOKENIZER = word_tokenizer([TEXTS])
 INPUTS = sequences([TEXTS], TOKENIZER)[0].inputs
 FORGET = np.isin(np.arange(len(INPUTS)), [1, 3, 4])
 LABELS = np.zeros(len(INPUTS), np.int32)
-LEARNER = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary)
+FACTORY = partial(SMALL, depth=1)
+LEARNER = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary, FACTORY)
 PARAMS, STATE = jax.jit(LEARNER.net.init)(jax.random.key(6))
 PARAMS = jax.tree.map(np.asarray, PARAMS)  # so that no sum of leaves is a program
 RATE, BATCH, EPOCHS = 0.02, 2, 3
@@ -111,11 +112,16 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + np.exp(-x))
 
 
-@jax.jit
-def first_block(params: Any, record: Any) -> Any:
-    """What the first of two blocks gives, by the layers of the module."""
-    graph, _, rest = nnx.split(SMALL((INPUTS.shape[1],), TOKENIZER.vocabulary, rngs=nnx.Rngs(0)), nnx.Param, ...)
-    net = nnx.merge(graph, params, rest)
+def merged(factory: Any, params: Any) -> Any:
+    """The module with these parameters."""
+    graph, _, rest = nnx.split(factory((INPUTS.shape[1],), TOKENIZER.vocabulary, rngs=nnx.Rngs(0)), nnx.Param, ...)
+    return nnx.merge(graph, params, rest)
+
+
+@partial(jax.jit, static_argnames="factory")
+def first_block(params: Any, record: Any, factory: Any = FACTORY) -> Any:
+    """What the first block gives, by the layers of the module."""
+    net = merged(factory, params)
     vectors = net.tokens[...][plain(record)] + net.positions[...][: INPUTS.shape[1]]
     return net.blocks[0](vectors[None], lambda given: given)[0]
 
@@ -162,20 +168,18 @@ def test_a_method_for_language_models_is_its_formula(name: str):
 
 
 def test_hidden_states_are_the_named_ones():
-    graph, _, rest = nnx.split(SMALL((INPUTS.shape[1],), TOKENIZER.vocabulary, rngs=nnx.Rngs(0)), nnx.Param, ...)
-    net = nnx.merge(graph, PARAMS, rest)
-    first = np.stack([first_block(PARAMS, record) for record in INPUTS])
-    second = jax.jit(lambda given: net.blocks[1](given, lambda each: each))(first)
-    asked = jnp.asarray(INPUTS)
-    np.testing.assert_allclose(jax.jit(HIDDEN)(PARAMS, asked), first, atol=1e-5)
-    np.testing.assert_allclose(jax.jit(hidden_states(LEARNER.net, "block 1"))(PARAMS, asked), first, atol=1e-5)
-    last = jax.jit(hidden_states(LEARNER.net, "block 2"))
-    np.testing.assert_allclose(last(PARAMS, asked), second, atol=1e-5)
-    two = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), PARAMS)
+    learner, asked = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary), jnp.asarray(INPUTS)
+    params, _ = jax.jit(learner.net.init)(jax.random.key(6))
+    first = np.stack([first_block(params, record, SMALL) for record in INPUTS])
+    second = jax.jit(lambda given: merged(SMALL, params).blocks[1](given, lambda each: each))(first)
+    middle, last = (jax.jit(hidden_states(learner.net, *name)) for name in ((), ("block 2",)))
+    np.testing.assert_allclose(middle(params, asked), first, atol=1e-5)
+    np.testing.assert_allclose(last(params, asked), second, atol=1e-5)
+    two = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), params)
     both = jax.jit(jax.vmap(last, in_axes=(0, None)))(two, asked)
-    np.testing.assert_allclose(both[1], last(jax.tree.map(lambda leaf: 2 * leaf, PARAMS), asked), atol=1e-4)
+    np.testing.assert_allclose(both[1], last(jax.tree.map(lambda leaf: 2 * leaf, params), asked), atol=1e-4)
     with pytest.raises(InputError):
-        jax.eval_shape(hidden_states(LEARNER.net, "block 3"), PARAMS, asked)
+        jax.eval_shape(hidden_states(learner.net, "block 3"), params, asked)
     dense = pure_module(MLP, (4,), 3)
     with pytest.raises(InputError):
         jax.eval_shape(hidden_states(dense), jax.eval_shape(dense.init, KEY)[0], jnp.zeros((2, 4)))

@@ -1,9 +1,9 @@
 """What a run rests on: every paper that is named has an entry, every term a source and a place on the site."""
 
+import ast
 import re
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,12 +14,8 @@ from support.saved_runs import RUNS, as_json, save
 from support.saved_runs.names import HOSTILE
 
 from jaxaudit import ScoresTest, unlearning
-from jaxaudit.attacks.learned import SOURCE as LEARNED
 from jaxaudit.attacks.records import RECORD_ATTACKS
 from jaxaudit.audits import ATTACKS
-from jaxaudit.audits.attack.exposure import SOURCE as OF_GROUPS
-from jaxaudit.audits.attack.finding import SOURCE as OF_GRADES
-from jaxaudit.audits.attack.records import PUBLISHED_SOURCE as OF_PUBLISHED
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.cli.unlearn.run import FIELDS, make_methods
 from jaxaudit.errors import visible
@@ -27,22 +23,28 @@ from jaxaudit.models import GPT, pure_module
 from jaxaudit.report import GLOSSARY, as_bibtex, bibliography, cited, papers
 from jaxaudit.unlearning.method import papers_of
 
-METRICS = ("pdtp", "efficacy", "forgetting_quality", "over_models", "attack", "score_tests")
 ON_THE_SITE_ALONE = {"tong2025usage", "mann1947test", "huang2021ema"}
 """Docstrings or pages name them; no run rests on them."""
+ROOT = Path(__file__).parents[2]
 NET = pure_module(GPT, (4,), 8, of_tokens=True)
+
+
+def of_modules() -> dict[str, str]:
+    """What modules of the package name as the source of a number."""
+    sources: dict[str, str] = {}
+    for path in sorted((ROOT / "jaxaudit").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            name = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+            if isinstance(node, ast.Assign) and name.endswith("SOURCE") and isinstance(node.value, ast.Constant):
+                sources[f"{path.parent.name} {path.stem} {name}"] = node.value.value
+    return sources
+
+
 SOURCES = {
+    **of_modules(),
     **{f"test {each.name}": getattr(each, "source", "") for each in (*TESTS, ScoresTest)},
     **{f"attack {each.name}": each.source for each in (*ATTACKS, *RECORD_ATTACKS)},
-    **{f"metric {name}": import_module(f"jaxaudit.metrics.{name}").SOURCE for name in METRICS},
-    "metric attack_rates": import_module("jaxaudit.metrics.attack").RATES_SOURCE,
-    "metric tofu": import_module("jaxaudit.metrics.forgetting_quality").TOFU_SOURCE,
-    "metric group_drift": import_module("jaxaudit.metrics.score_tests").DRIFT_SOURCE,
     **{f"method {name}": papers_of(method) for name, method in make_methods(FIELDS, 8, NET).items()},
-    "attack of unlearned models": LEARNED,
-    "attack of groups": OF_GROUPS,
-    "grades of attacks": OF_GRADES,
-    "what is published": OF_PUBLISHED,
     "method retraining": papers_of(unlearning.retrain),
     "method amnesiac": papers_of(unlearning.train_and_record),
 }
@@ -125,7 +127,7 @@ def test_a_partial_names_the_papers_of_its_settings():
     assert papers_of(partial(print)) == ""
 
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "glossary.md"
+PAGE = ROOT / "docs" / "glossary.md"
 
 
 def test_the_page_has_every_term_of_the_reports_once():

@@ -36,7 +36,7 @@ def of_modules() -> dict[str, str]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             name = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
             if isinstance(node, ast.Assign) and name.endswith("SOURCE") and isinstance(node.value, ast.Constant):
-                sources[f"{path.parent.name} {path.stem} {name}"] = node.value.value
+                sources[f"{path.parent.name} {path.stem} {name}"] = str(node.value.value)
     return sources
 
 

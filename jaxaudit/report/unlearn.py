@@ -1,15 +1,10 @@
 """The content of an `unlearn` run for the terminal and the page, and its charts; of `unlearn --outputs`, too."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 from jaxaudit.audits.finding import Tone
-from jaxaudit.audits.unlearn.outputs_result import (
-    AGAIN,
-    AccuracyOfModels,
-    ScoredMethod,
-    UnlearnOutputsResult,
-    check_unlearn_outputs,
-)
+from jaxaudit.audits.unlearn.outputs_result import AGAIN, UnlearnOutputsResult, check_unlearn_outputs
 from jaxaudit.audits.unlearn.result import (
     SCORES,
     MethodResult,
@@ -51,6 +46,9 @@ WIDEST_RANGE = 11
 def unlearn_part(run: Run[UnlearnResult]) -> RunContent:
     result, protocol = run.result, run.result.protocol
     judged = tuple(_answer(method) for method in result.methods if method.finding is not None)
+    title = "Told from retrained models of other seeds"
+    # Texts have no accuracies, and so neither the ratios nor the score.
+    columns = {**(QUALITY if result.of_texts else OF_CHALLENGE), **U_LIRA}
     return RunContent(
         "Does unlearning work?",
         f"{protocol.seeds} models were trained on {protocol.training_records:,} records, and each method made them "
@@ -59,7 +57,11 @@ def unlearn_part(run: Run[UnlearnResult]) -> RunContent:
         "above or below those of the retrained models: it forgot too little or changed too much. "
         f"{visible(result.finding.sentence)}",
         judged or (Answer("", result.finding, "methods judged", "0", ""),),
-        (_grid(result), _against_retrained(result), _places(result)),
+        (
+            _grid(result),
+            _against_retrained(title, result.methods, columns),
+            _places(result),
+        ),
         _legend(result),
         terms(
             "efficacy",
@@ -70,7 +72,7 @@ def unlearn_part(run: Run[UnlearnResult]) -> RunContent:
             "Fisher forgetting",
             "membership attack",
             "distinguishable",
-            *(("forgetting quality", "U-LiRA") if _compared(result) else ()),
+            *(("forgetting quality", "U-LiRA") if result.compared else ()),
         ),
         (
             "A method that is as good as retraining is called distinguishable with probability 5% at most, over all of "
@@ -116,7 +118,7 @@ def _legend(result: UnlearnResult) -> tuple[str, ...]:
         )
     if result.of_texts:
         lines.append("Log-likelihood: mean over records of their tokens' mean log-likelihood, in nats.")
-    if _compared(result):
+    if result.compared:
         half = protocol.seeds // 2
         lines.append(
             f"Told from retrained models: {half} models of a method against {protocol.seeds - half} retrained models "
@@ -127,11 +129,6 @@ def _legend(result: UnlearnResult) -> tuple[str, ...]:
             "accuracy of an attack that knows the method; 0.5 is a guess."
         )
     return tuple(lines)
-
-
-def _compared(result: UnlearnResult) -> list[MethodResult]:
-    """The methods whose models were compared with retrained ones, the references first."""
-    return [method for method in result.methods if method.challenge is not None and method.u_lira is not None]
 
 
 def number_and_interval(value: Estimate | float | None) -> tuple[str, str]:
@@ -151,23 +148,20 @@ def with_interval(value: Estimate | float | None) -> str:
     return f"{number} ({interval})" if interval else number
 
 
+QUALITY: dict[str, Column] = {"quality F": ("challenge.quality", in_lines)}
 OF_CHALLENGE: dict[str, Column] = {
-    "quality F": ("challenge.quality", in_lines),
+    **QUALITY,
     "RA": ("challenge.remaining_ratio", in_lines),
     "TA": ("challenge.test_ratio", in_lines),
     "score": ("challenge.score", in_lines),
 }
+U_LIRA: dict[str, Column] = {"U-LiRA": ("u_lira", in_lines)}
 
 
-def _against_retrained(result: UnlearnResult) -> PageTable:
+def _against_retrained(title: str, methods: Sequence[MethodResult], columns: Mapping[str, Column]) -> PageTable:
     """The numbers of models that were compared with retrained ones."""
-    name, lira = {"models": ("name", visible)}, {"U-LiRA": ("u_lira", in_lines)}
-    columns: dict[str, Column] = {**name, **OF_CHALLENGE, **lira}
-    if result.of_texts:
-        # Texts have no accuracies, and so neither the ratios nor the score.
-        columns = {**name, "quality F": OF_CHALLENGE["quality F"], **lira}
-    title = "Told from retrained models of other seeds"
-    return table_of(title, _compared(result), columns, ("models",), on="both")
+    compared = [method for method in methods if method.challenge]
+    return table_of(title, compared, {"models": ("name", visible), **columns}, ("models",), on="both")
 
 
 def _grid(result: UnlearnResult) -> PageTable:
@@ -267,14 +261,16 @@ UNLEARN = RunKind("unlearn", record_type("unlearn", UnlearnResult), unlearn_part
 
 
 def unlearn_outputs_part(run: Run[UnlearnOutputsResult]) -> RunContent:
-    result, protocol = run.result, run.result.protocol
+    result = run.result
+    judged = tuple(_scored_answer(method, result.level) for method in result.methods if method.finding is not None)
+    columns = {**U_LIRA, "TPR": ("true_positive_rate", in_lines), **OF_CHALLENGE}
     return RunContent(
         "Does unlearning work?",
-        f"{len(_judged(result))} methods are judged by what their models, which were trained elsewhere, say of "
-        f"{protocol.records:,} records to forget. Models retrained without those records show what forgetting should "
+        f"{len(judged)} methods are judged by what their models, which were trained elsewhere, say of "
+        f"{result.records:,} records to forget. Models retrained without those records show what forgetting should "
         f"look like. {' '.join(map(visible, (*result.shortfalls, result.finding.sentence)))}",
-        tuple(_scored_answer(method, protocol.level) for method in _judged(result)),
-        (_scored_against_retrained(result), _accuracies(result)),
+        judged,
+        (_against_retrained("Told from retrained models", result.methods, columns), _accuracies(result)),
         _scored_legend(result),
         terms("retraining", "distinguishable", "forgetting quality", "U-LiRA"),
         (
@@ -284,11 +280,7 @@ def unlearn_outputs_part(run: Run[UnlearnOutputsResult]) -> RunContent:
     )
 
 
-def _judged(result: UnlearnOutputsResult) -> list[ScoredMethod]:
-    return [method for method in result.methods if method.finding is not None]
-
-
-def _scored_answer(method: ScoredMethod, level: float) -> Answer:
+def _scored_answer(method: MethodResult, level: float) -> Answer:
     assert method.finding is not None
     number, interval = number_and_interval(method.u_lira)
     quality = () if method.challenge is None else (("Forgetting quality F", with_interval(method.challenge.quality)),)
@@ -305,47 +297,35 @@ def _scored_answer(method: ScoredMethod, level: float) -> Answer:
 
 
 def _scored_legend(result: UnlearnOutputsResult) -> tuple[str, ...]:
-    protocol = result.protocol
     lines = [f"Too few models: {visible(line)}" for line in result.shortfalls]
-    if protocol.compared:
+    if result.compared:
         lines += [
-            f"Compared: {protocol.compared} models of a method with {protocol.compared} retrained ones, on "
-            f"{protocol.records:,} records, with intervals ({level_text(protocol.level)}) over models. `{AGAIN}`: "
+            f"Compared: {result.compared} models of a method with {result.compared} retrained ones, on "
+            f"{result.records:,} records, with intervals ({level_text(result.level)}) over models. `{AGAIN}`: "
             "other retrained models as a method, as good as can be.",
             "U-LiRA: accuracy of an attack that knows the method; 0.5 is a guess, smaller is better. TPR: its true "
-            f"positive rate at {protocol.false_positive_rate:.0%} false positives.",
+            f"positive rate at {result.false_positive_rate:.0%} false positives.",
             "Quality F and score (F times RA and TA, the ratios of remaining and test accuracy) are those of the "
             f"unlearning challenge of 2023. Larger is better: compare with `{AGAIN}`, and with no other program.",
         ]
     return tuple(lines)
 
 
-def _scored_against_retrained(result: UnlearnOutputsResult) -> PageTable:
-    """The numbers of models that were compared with retrained ones."""
-    columns = {
-        "models": ("name", visible),
-        "U-LiRA": ("u_lira", in_lines),
-        "TPR": ("true_positive_rate", in_lines),
-        **OF_CHALLENGE,
-    }
-    methods = [method for method in result.methods if method.challenge is not None]
-    return table_of("Told from retrained models", methods, columns, ("models",), on="both")
-
-
 def _accuracies(result: UnlearnOutputsResult) -> PageTable:
     """The mean accuracies over all models of a file."""
 
-    def mean(accuracy: AccuracyOfModels | None) -> str:
-        return "-" if accuracy is None else with_interval(accuracy.mean)
+    def mean(accuracy: ScoreSpread | None) -> str:
+        ends = (accuracy and accuracy.interval) or (math.nan, math.nan)
+        return "-" if accuracy is None else with_interval(Estimate(accuracy.mean, *ends))
 
     columns = {
         "models": ("name", visible),
         "count": ("models", count_text),
-        "forgotten": ("forgotten_accuracy", mean),
-        "remaining": ("remaining_accuracy", mean),
-        "test": ("test_accuracy", mean),
+        "forgotten": ("scores.forgotten_accuracy", mean),
+        "remaining": ("scores.remaining_accuracy", mean),
+        "test": ("scores.test_accuracy", mean),
     }
-    title = f"Accuracy, mean over models ({level_text(result.protocol.level)})"
+    title = f"Accuracy, mean over models ({level_text(result.level)})"
     return table_of(title, result.methods, columns, ("models",), on="both")
 
 

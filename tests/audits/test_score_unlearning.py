@@ -69,15 +69,15 @@ def test_the_numbers_are_those_of_the_built_in_audit_on_the_same_outputs():
     # The untouched models are the original ones: one file of them is enough.
     sides = {"mine": outputs("mine")}, outputs("retraining"), train.labels[forget]
     found = score(*sides, original=outputs("original")).result
-    assert found.protocol.compared == 8
+    assert found.compared == 8
     for name, ours in (("retraining", "retrained again"), ("original", "original"), ("mine", "mine")):
         expected, scored = audit.result[name], found[ours]
         assert scored.challenge == expected.challenge
         assert scored.u_lira == expected.u_lira
         for score_name in ("forgotten_accuracy", "remaining_accuracy", "test_accuracy"):
-            spread, accuracy = getattr(expected.scores, score_name), getattr(scored, score_name)
+            spread, accuracy = (getattr(method.scores, score_name) for method in (expected, scored))
             assert accuracy.values == pytest.approx(spread.values)
-            assert accuracy.mean.value == pytest.approx(spread.mean)
+            assert accuracy.mean == pytest.approx(spread.mean)
 
 
 def test_verdicts_and_what_they_say():
@@ -104,12 +104,13 @@ def test_methods_are_compared_with_equally_many_models_and_their_order_moves_not
         score({"many": many, "few": few}, RETRAINED).result,
         score({"few": few, "many": many}, RETRAINED).result,
     )
-    assert both.protocol.compared == 5
+    assert both.compared == 5
     assert both["many"].challenge == other["many"].challenge
     first = {"forget": many["forget"][:5]}
     assert score({"many": first, "few": few}, RETRAINED).result["many"].u_lira == both["many"].u_lira
     assert any("`many`" in line and "5 of a method" in line for line in both.shortfalls)
-    assert len(both["many"].forgotten_accuracy.values) == 12
+    assert both["many"].scores.forgotten_accuracy
+    assert len(both["many"].scores.forgotten_accuracy.values) == both["many"].models == 12
 
 
 def test_more_retrained_models_than_two_a_model_move_nothing_and_are_told():
@@ -138,8 +139,11 @@ def test_of_too_few_models_there_are_accuracies_and_what_is_needed(models: int, 
     assert (audit.finding.verdict, method.challenge, method.u_lira, audit.u_lira, audit.sources) == (
         *("inconclusive", None, None, {}, ()),
     )
-    assert method.forgotten_accuracy.mean.value == 1
-    assert np.isnan(method.forgotten_accuracy.mean.low) == (models == 1)
+    accuracy = method.scores.forgotten_accuracy
+    assert accuracy
+    assert accuracy.interval
+    assert accuracy.mean == 1
+    assert np.isnan(accuracy.interval[0]) == (models == 1)
     assert any(words in line and "need" in line for line in audit.result.shortfalls)
     assert [check.state for check in audit.finding.checks if check.name == "enough models"] == ["failed"]
 
@@ -153,7 +157,7 @@ def test_six_models_a_side_can_show_a_difference_and_five_cannot(models: int, ve
 
 def test_a_method_of_too_few_models_keeps_no_other_one_from_being_judged():
     result = score({"three": side(3, 8.0, 9), "sure": SURE}, RETRAINED).result
-    assert result.protocol.compared == 8
+    assert result.compared == 8
     assert [method.u_lira is None for method in result.methods] == [False, True, False]
 
 

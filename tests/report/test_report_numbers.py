@@ -103,11 +103,15 @@ def test_every_number_is_in_json_on_the_terminal_and_on_the_page():
     assert schema_of("unlearn_outputs")["title"] == "jaxaudit unlearn --outputs"
     assert [method["name"] for method in result["methods"]] == ["retrained again", "original", "mine", "few"]
     mine = result["methods"][2]
-    numbers = [mine["u_lira"], mine["challenge"]["quality"], mine["challenge"]["score"], mine["test_accuracy"]["mean"]]
-    for number in numbers:
-        for value in number.values():
-            assert f"{value:.2f}" in text
-            assert f"{value:.2f}" in page
+    estimates = (mine["u_lira"], mine["challenge"]["quality"], mine["challenge"]["score"])
+    accuracy = mine["scores"]["test_accuracy"]
+    for value in (
+        *(value for number in estimates for value in number.values()),
+        accuracy["mean"],
+        *accuracy["interval"],
+    ):
+        assert f"{value:.2f}" in text
+        assert f"{value:.2f}" in page
     for words in ("distinguishable", "`few` has 3 models", "needs 1,000 pairs"):
         assert words in text
         assert words in page

@@ -346,10 +346,10 @@ def compare_with_retrained(
     def one(name: str) -> MethodResult:
         challenge, lira = distinguished.get(name, (None, None))
         return MethodResult(
-            name,
-            scores[name],
-            {} if name == RETRAINING else places(name),
-            finding=None,
+            name=name,
+            models=protocol.seeds,
+            scores=scores[name],
+            places={} if name == RETRAINING else places(name),
             challenge=challenge,
             u_lira=lira and lira.accuracy,
         )

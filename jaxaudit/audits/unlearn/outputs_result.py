@@ -15,7 +15,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, plural, undecided
-from jaxaudit.audits.unlearn.result import LEAST_SEEDS, ORIGINAL, RETRAINING, UNTRAINED, check_methods
+from jaxaudit.audits.unlearn.result import (
+    LEAST_SEEDS,
+    ORIGINAL,
+    RETRAINING,
+    UNTRAINED,
+    MethodResult,
+    check_methods,
+)
 from jaxaudit.data.outputs.kinds import (
     Found,
     Kind,
@@ -30,13 +37,14 @@ from jaxaudit.data.outputs.kinds import (
 )
 from jaxaudit.errors import InputError
 from jaxaudit.json_types import Count, StrictStruct, demand
-from jaxaudit.metrics import ChallengeScore, Estimate
+from jaxaudit.metrics import Estimate
 from jaxaudit.metrics.arrays import Integers, Numbers, PerModel, Scores
-from jaxaudit.metrics.over_models import FEWEST, LARGEST, LEAST_EXPECTED, LOW
+from jaxaudit.metrics.over_models import FEWEST, LARGEST, LEAST_EXPECTED, LOW, mean_of_models
 from jaxaudit.metrics.scores import log_odds
-from jaxaudit.metrics.usage import OVER_FORGOTTEN
+from jaxaudit.metrics.usage import LEVEL, OVER_FORGOTTEN
 
 FORGET, OTHERS = "forget", ("retain", "test")
+FALSE_POSITIVE_RATE = 0.01
 MOST_MODELS = 2_000
 """Work and memory grow with the square of their number."""
 RETRAINED, AGAIN = "retrained", "retrained again"
@@ -49,15 +57,15 @@ class GivenModels(NamedTuple):
 
     Attributes:
         log_odds: of the class of each record to forget, in nats.
-        forgotten_accuracy, remaining_accuracy, test_accuracy: of each model; None if not given.
+        forgotten_accuracy, remaining_accuracy, test_accuracy: of each model; NaN if not given.
         commonest: the share of the records to forget that are of their commonest class: the accuracy of a guess.
         digests: of each model's outputs on the records to forget: equal outputs have equal ones.
     """
 
     log_odds: Scores
     forgotten_accuracy: PerModel
-    remaining_accuracy: PerModel | None
-    test_accuracy: PerModel | None
+    remaining_accuracy: PerModel
+    test_accuracy: PerModel
     commonest: float
     classes: int
     kind: Literal["probabilities", "logits"]
@@ -77,7 +85,7 @@ class GivenModels(NamedTuple):
         """`blake2b:...` of all outputs on the records to forget, and of the accuracies."""
         digest = hashlib.blake2b("".join(self.digests).encode(), digest_size=16)
         for accuracies in (self.remaining_accuracy, self.test_accuracy):
-            digest.update(b"none" if accuracies is None else np.ascontiguousarray(accuracies, "<f8").tobytes())
+            digest.update(b"none" if np.isnan(accuracies).any() else np.ascontiguousarray(accuracies, "<f8").tobytes())
         return f"blake2b:{digest.hexdigest()}"
 
 
@@ -127,7 +135,8 @@ def read_models_of(name: str, arrays: Mapping[str, Any], labels: Integers, kind:
                 "twice, or trained from one seed? Give models that were trained independently."
             )
     remaining, test = (
-        _accuracies(f"{name}[{part}]", arrays[part], models) if part in arrays else None for part in OTHERS
+        _accuracies(f"{name}[{part}]", arrays[part], models) if part in arrays else np.full(models, np.nan)
+        for part in OTHERS
     )
     commonest = float(np.bincount(labels).max() / len(labels))
     return GivenModels(
@@ -191,68 +200,29 @@ def _accuracies(source: str, array: Any, models: int) -> PerModel:
     return shares.astype(np.float64)
 
 
-class OutputsProtocol(StrictStruct, frozen=True):
-    """Numbers of records to forget, and of models.
+class UnlearnOutputsResult(StrictStruct, frozen=True, kw_only=True):
+    """The numbers of all methods, whose models were trained elsewhere: `retrained again`, `original` if it was given,
+    then the methods. `finding` is the worst verdict.
 
     Attributes:
+        records, classes: of the set to forget.
         compared: models of each method that are compared: the first ones of its file, equally many of all methods, and
             of retrained models as if retraining were a method. All are compared with as many retrained models, those
             after these. 0: there are too few, and nothing is compared.
         false_positive_rate: the share of retrained models' pairs that may be called unlearned.
-    """
-
-    records: int
-    classes: int
-    compared: Count
-    level: float
-    false_positive_rate: float
-
-
-class AccuracyOfModels(StrictStruct, frozen=True):
-    """The accuracy of all models of a file, from 0 to 1: the mean, with Student's t interval, and of each `value`."""
-
-    mean: Estimate
-    values: tuple[float, ...]
-
-
-class ScoredMethod(StrictStruct, frozen=True):
-    """The numbers of one method, or of a reference.
-
-    Attributes:
-        name: `retrained again`, `original` (nothing was forgotten), or the name given to it.
-        models: in its file.
-        forgotten_accuracy, remaining_accuracy, test_accuracy: on the records to forget, on the remaining training
-            records, and on test records; None if unknown.
-        challenge: the unlearning challenge's score; None if its models were not compared.
-        u_lira: the accuracy of U-LiRA, on the same models.
-        true_positive_rate: of U-LiRA at `OutputsProtocol.false_positive_rate`; None also if there are fewer than 1,000
-            pairs of a reference and a record.
-        finding: the conclusion; None for a reference.
-    """
-
-    name: str
-    models: int
-    forgotten_accuracy: AccuracyOfModels
-    remaining_accuracy: AccuracyOfModels | None
-    test_accuracy: AccuracyOfModels | None
-    challenge: ChallengeScore | None
-    u_lira: Estimate | None
-    true_positive_rate: Estimate | None
-    finding: Finding | None
-
-
-class UnlearnOutputsResult(StrictStruct, frozen=True, kw_only=True):
-    """The numbers of all methods, whose models were trained elsewhere: `retrained again`, `original` if it was given,
-    then the methods. `finding` is the worst verdict; `shortfalls` say in sentences what cannot be said with so few
-    models, each with the number that is needed.
+        shortfalls: what cannot be said with so few models, in sentences, each with the number that is needed.
     """
 
     finding: Finding
-    protocol: OutputsProtocol
+    records: int
+    classes: int
+    compared: Count
+    level: float = LEVEL
+    false_positive_rate: float = FALSE_POSITIVE_RATE
     shortfalls: tuple[str, ...]
-    methods: tuple[ScoredMethod, ...]
+    methods: tuple[MethodResult, ...]
 
-    def __getitem__(self, name: str) -> ScoredMethod:
+    def __getitem__(self, name: str) -> MethodResult:
         return next(method for method in self.methods if method.name == name)
 
 
@@ -279,7 +249,7 @@ def check_unlearn_outputs(result: UnlearnOutputsResult, arrays: Mapping[str, np.
     check_methods(result.methods, (AGAIN, ORIGINAL), result.finding)
 
 
-GUESS, FALSE_POSITIVE_RATE = 0.5, 0.01
+GUESS = 0.5
 LEAST_REACH = 0.1
 """How much of the way from guessing to no mistake models come whose outputs and labels are in one order."""
 MISLABELLED = 0.3
@@ -344,17 +314,18 @@ def shortfalls_of(sides: Mapping[str, GivenModels], retrained: GivenModels, comp
 
 
 def scored_finding(
-    method: ScoredMethod,
-    protocol: OutputsProtocol,
+    name: str,
+    side: GivenModels,
+    retrained: GivenModels,
+    compared: int,
+    lira: Estimate | None,
     original: Estimate | None,
-    retrained: ScoredMethod,
-    checks: tuple[Checked, ...],
 ) -> Finding:
-    """The finding on one method. `distinguishable` if the whole 95% interval of U-LiRA lies above 0.5. `not
-    distinguishable` if the `original` is distinguishable, and the method's interval reaches 0.5 and lies below the
-    original's and below `LOW`. Else `inconclusive`.
+    """The finding on one method, by the accuracy of U-LiRA on it (`lira`), and on the `original`. `distinguishable` if
+    its whole 95% interval lies above 0.5. `not distinguishable` if the original is distinguishable, and the method's
+    interval reaches 0.5 and lies below the original's and below `LOW`. Else `inconclusive`.
     """
-    lira = method.u_lira
+    checks = _checks(name, side, retrained, compared)
     if not lira:
         needed = f"Give {FEWEST} unlearned and {2 * FEWEST} retrained models, better {LEAST_SEEDS} and "
         return undecided(
@@ -367,10 +338,10 @@ def scored_finding(
         )
     number = f"{lira.value:.2f} ({lira.low:.2f} to {lira.high:.2f})"
     if lira.low > GUESS:
-        few = protocol.compared < LEAST_SEEDS
-        why = f"The interval is over {protocol.compared} models{', which are few' if few else ' on a side'}."
+        few = compared < LEAST_SEEDS
+        why = f"The interval is over {compared} models{', which are few' if few else ' on a side'}."
         sentence = f"U-LiRA distinguishes its models from retrained ones: accuracy {number}, above a guess (0.5)."
-        if method.forgotten_accuracy.mean.high < retrained.forgotten_accuracy.mean.low:
+        if mean_of_models(side.forgotten_accuracy).high < mean_of_models(retrained.forgotten_accuracy).low:
             sentence += f" It classifies the records worse than they do: {OVER_FORGOTTEN}, which is no sign of memory."
         reasons = (f"accuracy of U-LiRA {number}",)
         word = "weak" if few else "fair"
@@ -381,7 +352,7 @@ def scored_finding(
         caveats = ("Not distinguishable is not a proof of forgetting: another attack may distinguish it.", *CAVEATS)
         confidence = Confidence("fair", f"The original's accuracy is higher: {original.low:.2f} or more.")
         return Finding("not distinguishable", "good", sentence, (reason,), confidence, checks, caveats)
-    advice = [] if protocol.compared >= 2 * LEAST_SEEDS else ["Give more models, unlearned and retrained."]
+    advice = [] if compared >= 2 * LEAST_SEEDS else ["Give more models, unlearned and retrained."]
     if not original:
         advice.append(
             "Give the original's models, too: if U-LiRA distinguishes them, it can see what is not forgotten."
@@ -397,9 +368,8 @@ def scored_finding(
     )
 
 
-def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: OutputsProtocol) -> tuple[Checked, ...]:
-    compared = bool(protocol.compared) and len(side) >= FEWEST
-    enough = compared and protocol.compared >= LEAST_SEEDS
+def _checks(name: str, side: GivenModels, retrained: GivenModels, compared: int) -> tuple[Checked, ...]:
+    is_compared = compared and len(side) >= FEWEST
     cut = max(side.cut, retrained.cut)
     best = max(float(accuracies.mean()) for accuracies in (side.forgotten_accuracy, retrained.forgotten_accuracy))
     guess = retrained.commonest
@@ -407,12 +377,12 @@ def checks_of(name: str, side: GivenModels, retrained: GivenModels, protocol: Ou
         (
             assumed(
                 "enough models",
-                enough,
-                f"{protocol.compared} models on a side",
-                f"{protocol.compared} models on a side are few"
-                if compared
+                bool(is_compared) and compared >= LEAST_SEEDS,
+                f"{compared} models on a side",
+                f"{compared} models on a side are few"
+                if is_compared
                 else f"{plural(len(side), 'model')} of `{name}` and {len(retrained)} retrained",
-                decisive=not compared,
+                decisive=not is_compared,
             ),
             assumed(
                 "labels of these records",

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 from jaxtyping import Float
+from msgspec import field
 from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
-from jaxaudit.json_types import Extended, Number, StrictStruct, demand
+from jaxaudit.json_types import Extended, Number, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate, Place
 from jaxaudit.metrics.arrays import Mask
 from jaxaudit.metrics.over_models import LOW
@@ -63,14 +64,19 @@ class Protocol(StrictStruct, frozen=True):
     members_share: Number
 
 
-class ScoreSpread(StrictStruct, frozen=True):
-    """A score of a method's models: `values` by training seed; their median, smallest, largest and mean."""
+class ScoreSpread(StrictStruct, frozen=True, omit_defaults=True):
+    """A score of a method's models: `values` of each; their median, smallest, largest and mean.
+
+    `interval` is Student's t interval of the mean, NaN of one model; None of models that were trained here, which are
+    compared seed by seed.
+    """
 
     median: Extended
     low: Extended
     high: Extended
     mean: Extended
     values: tuple[Extended, ...]
+    interval: tuple[NumberOrNaN, NumberOrNaN] | None = None
 
 
 class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
@@ -83,37 +89,44 @@ class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
     records of text, which have no accuracy and no attack: the mean over records of their tokens' mean, in nats.
     """
 
-    efficacy: ScoreSpread | None
-    information: ScoreSpread | None
-    bound: ScoreSpread | None
-    remaining_accuracy: ScoreSpread | None
-    forgotten_accuracy: ScoreSpread | None
-    test_accuracy: ScoreSpread | None
-    attack: ScoreSpread | None
+    efficacy: ScoreSpread | None = None
+    information: ScoreSpread | None = None
+    bound: ScoreSpread | None = None
+    remaining_accuracy: ScoreSpread | None = None
+    forgotten_accuracy: ScoreSpread | None = None
+    test_accuracy: ScoreSpread | None = None
+    attack: ScoreSpread | None = None
     remaining_log_likelihood: ScoreSpread | None = None
     forgotten_log_likelihood: ScoreSpread | None = None
     test_log_likelihood: ScoreSpread | None = None
 
 
-class MethodResult(StrictStruct, frozen=True):
-    """The results of one method.
+class MethodResult(StrictStruct, frozen=True, kw_only=True):
+    """The results of one method, or of a reference.
 
     Attributes:
-        name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it.
-        places: rank of each of `COMPARED` among retrained models; empty for `retraining`.
+        name: `untrained`, `original` (nothing was forgotten), `retraining`, `amnesiac`, or the name given to it; of
+            outputs `retrained again`, `original`, or a given name.
+        models: how many have the scores.
+        places: rank of each of `COMPARED` among retrained models; empty for `retraining`, and of outputs.
         finding: the conclusion on the method; None for a reference.
         challenge: the unlearning challenge's score, of the method's models of the first half of the seeds against
             retrained models of the other half; None for `untrained`, and with fewer than `LEAST_SEEDS` seeds. Compare
-            it with that of `retraining` (other retrained models) and `original`.
+            it with that of `retraining` (other retrained models) and `original`. Of outputs: of the models that were
+            compared, None if there are none.
         u_lira: the accuracy of U-LiRA, on the same models.
+        true_positive_rate: of U-LiRA at `UnlearnOutputsResult.false_positive_rate`; None also if there are fewer than
+            1,000 pairs of a reference and a record.
     """
 
     name: str
+    models: int
     scores: MethodScores
-    places: dict[Score, Place]
-    finding: Finding | None
-    challenge: ChallengeScore | None
-    u_lira: Estimate | None
+    places: dict[Score, Place] = field(default_factory=dict)
+    finding: Finding | None = None
+    challenge: ChallengeScore | None = None
+    u_lira: Estimate | None = None
+    true_positive_rate: Estimate | None = None
 
 
 class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
@@ -211,7 +224,7 @@ def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]
         demand(decided, "a verdict is not that of its places")
 
 
-def check_methods(methods: Sequence[Any], references: Sequence[str], whole: Finding) -> None:
+def check_methods(methods: Sequence[MethodResult], references: Sequence[str], whole: Finding) -> None:
     """Every method, and no reference, has a verdict, and the finding on all methods is that of one."""
     for method in methods:
         demand(bool(method.finding) != (method.name in references), "a finding is missing or out of place")

@@ -6,38 +6,33 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from jaxaudit.audits.unlearn.evaluate import challenge_and_u_lira, end
+from jaxaudit.audits.unlearn.evaluate import challenge_and_u_lira, end, score_spread
 from jaxaudit.audits.unlearn.outputs_result import (
     AGAIN,
     FALSE_POSITIVE_RATE,
     FORGET,
     RETRAINED,
-    AccuracyOfModels,
     GivenModels,
-    OutputsProtocol,
-    ScoredMethod,
     UnlearnOutputsAudit,
     UnlearnOutputsResult,
     check_names,
     check_together,
     checked_classes,
-    checks_of,
     models_compared,
     read_models_of,
     scored_finding,
     shortfalls_of,
 )
-from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING, together
+from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING, MethodResult, MethodScores, ScoreSpread, together
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Answers, ChallengeScore, Estimate, ULira, u_lira_rate
-from jaxaudit.metrics.arrays import OneKey, PerModel
+from jaxaudit.metrics.arrays import Numbers, OneKey, PerModel
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.metrics.over_models import mean_of_models
-from jaxaudit.metrics.usage import LEVEL
 from jaxaudit.randomness import stream
 
 
@@ -105,13 +100,6 @@ def score_unlearning(
     retrained = given_models(RETRAINED, retrained)
     check_together(sides, retrained)
     compared = models_compared(sides, retrained)
-    protocol = OutputsProtocol(
-        records=retrained.log_odds.shape[1],
-        classes=retrained.classes,
-        compared=compared,
-        level=LEVEL,
-        false_positive_rate=FALSE_POSITIVE_RATE,
-    )
     shortfalls = shortfalls_of(sides, retrained, compared)
     refuse_odd_models(retrained.log_odds, range(len(retrained)), f"{RETRAINED}[{FORGET}]")
     _refuse_shared(sides, retrained, compared)
@@ -119,38 +107,39 @@ def score_unlearning(
     # As many as models of a method: F takes the best attack of all, which more references would make another one.
     references = _answers(retrained, slice(compared, 2 * compared))
     parts = execution.split(*[1.0] * len(sides))
-    scored: dict[str, ScoredMethod] = {}
-    lira_by_name: dict[str, ULira] = {}
+    scored: dict[str, MethodResult] = {}
+    per_record: dict[str, Numbers] = {}
     for (name, side), part in zip(sides.items(), parts, strict=True):
         challenge = lira = rate = None
         if compared and len(side) >= compared:
             challenge, lira, rate = _numbers(key, name, _answers(side, slice(compared)), references)
-            lira_by_name[name] = lira
-        remaining, test = (
-            None if shares is None else _over_models(shares) for shares in (side.remaining_accuracy, side.test_accuracy)
-        )
-        scored[name] = ScoredMethod(
-            name,
-            len(side),
-            _over_models(side.forgotten_accuracy),
-            remaining,
-            test,
+            per_record[name] = lira.per_record
+        scored[name] = MethodResult(
+            name=name,
+            models=len(side),
+            scores=MethodScores(
+                forgotten_accuracy=_over_models(side.forgotten_accuracy),
+                remaining_accuracy=_over_models(side.remaining_accuracy),
+                test_accuracy=_over_models(side.test_accuracy),
+            ),
             challenge=challenge,
             u_lira=lira and lira.accuracy,
             true_positive_rate=rate,
-            finding=None,
         )
         end(part)
-    originals_accuracy = scored[ORIGINAL].u_lira if ORIGINAL in scored else None
-    for name in methods:
-        checks = checks_of(name, sides[name], retrained, protocol)
-        finding = scored_finding(scored[name], protocol, originals_accuracy, scored[AGAIN], checks)
-        scored[name] = replace(scored[name], finding=finding)
-    findings = {name: method.finding for name, method in scored.items() if method.finding}
+    of_original = scored[ORIGINAL].u_lira if ORIGINAL in scored else None
+    findings = {
+        name: scored_finding(name, sides[name], retrained, compared, scored[name].u_lira, of_original)
+        for name in methods
+    }
     result = UnlearnOutputsResult(
-        finding=together(findings), protocol=protocol, shortfalls=shortfalls, methods=tuple(scored.values())
+        finding=together(findings),
+        records=retrained.log_odds.shape[1],
+        classes=retrained.classes,
+        compared=compared,
+        shortfalls=shortfalls,
+        methods=tuple(replace(method, finding=findings.get(name)) for name, method in scored.items()),
     )
-    per_record = {name: lira.per_record for name, lira in lira_by_name.items()}
     return UnlearnOutputsAudit(result, per_record, (CHALLENGE, U_LIRA) if compared else ())
 
 
@@ -168,14 +157,13 @@ def _numbers(
 
 
 def _answers(side: GivenModels, rows: slice) -> Answers:
-    """What these models say; NaN for unknown accuracies."""
-    none = np.full(len(side), np.nan)
-    remaining, test = (none if shares is None else shares for shares in (side.remaining_accuracy, side.test_accuracy))
-    return Answers(side.log_odds[rows], remaining[rows], test[rows])
+    return Answers(side.log_odds[rows], side.remaining_accuracy[rows], side.test_accuracy[rows])
 
 
-def _over_models(shares: PerModel) -> AccuracyOfModels:
-    return AccuracyOfModels(mean_of_models(shares), tuple(shares.tolist()))
+def _over_models(shares: PerModel) -> ScoreSpread | None:
+    """An accuracy over independent models; None if unknown."""
+    spread, mean = score_spread(shares), mean_of_models(shares)
+    return spread and replace(spread, interval=(mean.low, mean.high))
 
 
 def _refuse_shared(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> None:

@@ -67,7 +67,7 @@ class SurenessTest(ja.KSTest):
             confidence=ja.Confidence("weak", "This test was tried on nothing but this example."),
             caveats=(self.assumes,),
         )
-        return ja.Judgement(self.name, self.title, finding, rests_on=frozenset(), details=ja.OwnNumbers({"p-value": p}))
+        return ja.Judgement(self.name, self.title, finding, rests_on=frozenset(), numbers={"p-value": p})
 
 
 if __name__ == "__main__":

@@ -106,11 +106,13 @@ def grade(results: Sequence[AttackResult]) -> tuple[str, float, float]:
     area = float(np.mean([rate.auc.value for rate in rates]))
     ratios, at_hundredth = [], float("nan")
     for place in range(len(rates[0].tpr_at_fpr)):
-        pairs = [rate.rates[place] for rate in rates if rate.rates[place][0].resolvable and rate.rates[place][0].holds]
-        if pairs:
-            right, wrong = (float(np.mean([pair[side].value for pair in pairs])) for side in (0, 1))
-            ratios.append((pairs[0][0].fpr, right / max(wrong, pairs[0][0].fpr)))
-            at_hundredth = right if pairs[0][0].fpr == 0.01 else at_hundredth
+        measured = [rate.tpr_at_fpr[place] for rate in rates]
+        measured = [rate for rate in measured if rate.resolvable and rate.holds]
+        if measured:
+            right, wrong = np.mean([(rate.value, rate.realised.value) for rate in measured], axis=0).tolist()
+            limit = measured[0].fpr
+            ratios.append((limit, right / max(wrong, limit)))
+            at_hundredth = right if limit == 0.01 else at_hundredth
     if any(ratio >= 10 for limit, ratio in ratios if limit in (0.01, 0.001)):
         return AWAY, area, at_hundredth
     single = np.median([result.exposure.surely_named if result.exposure else 0 for result in results]) >= 1

@@ -31,7 +31,7 @@ from experiments.figures import COLORS, panels, write
 from experiments.record import RESULTS, Row, describe_run, progress_of
 from jaxaudit import load, models, network, prepare_images
 from jaxaudit.audits.unlearn.audit import compare_unlearning
-from jaxaudit.audits.unlearn.result import MethodScores, UnlearnAudit
+from jaxaudit.audits.unlearn.result import COMPARED, Score, UnlearnAudit
 from jaxaudit.data import Examples
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import NetworkLearner
@@ -101,7 +101,7 @@ REPLICATES, LEVEL = 2000, 0.95
 FORGETS = ("retraining", "amnesiac", "fisher")
 
 
-def of_sets(audits: Sequence[UnlearnAudit], name: str, score: str) -> np.ndarray:
+def of_sets(audits: Sequence[UnlearnAudit], name: str, score: Score) -> np.ndarray:
     """A score of one method: row = set to forget, column = seed; NaN: no value."""
     return np.stack([audit.scores(name, score) for audit in audits])
 
@@ -195,7 +195,7 @@ def main() -> None:
 
 def scores(audits: Sequence[UnlearnAudit], name: str) -> dict[str, Any]:
     """One method's scores (a row a set, a column a seed) and places, as JSON takes them: null for NaN and infinity."""
-    arrays = {field: plain(of_sets(audits, name, field)) for field in MethodScores.__struct_fields__}
+    arrays = {field: plain(of_sets(audits, name, field)) for field in ("information", *COMPARED)}
     places: dict[str, list[dict[str, Any]]] = {}
     for audit in audits:
         for field, where in audit.result[name].places.items():
@@ -275,7 +275,7 @@ def scatter(axis: Any, counts: list[int], scores: dict[str, Any]) -> None:
     axis.set_xlabel("efficacy")
 
 
-FIELDS = ("remaining_accuracy", "forgotten_accuracy", "test_accuracy")
+FIELDS: tuple[Score, ...] = ("remaining_accuracy", "forgotten_accuracy", "test_accuracy")
 
 
 def lines(record: dict[str, Any]) -> list[str]:

@@ -30,7 +30,6 @@ from .audits.ks.models import Part as Part
 from .audits.ks.models import Rows as Rows
 from .audits.ks.models import shadow_rows as shadow_rows
 from .audits.ks.result import KSAudit as KSAudit
-from .audits.ks.result import OwnNumbers as OwnNumbers
 from .audits.ks.result import TargetResult as TargetResult
 from .audits.ks.scores import ScoresTest as ScoresTest
 from .audits.ks.scores import judge_scores as judge_scores

@@ -6,7 +6,6 @@ from .attack import Correlation as Correlation
 from .attack import Curve as Curve
 from .attack import Likeness as Likeness
 from .attack import RateAt as RateAt
-from .attack import Realised as Realised
 from .attack import Vulnerability as Vulnerability
 from .attack import attack_metrics as attack_metrics
 from .attack import attack_rates as attack_rates
@@ -124,7 +123,6 @@ from .shadow import shadow_test as shadow_test
 from .shadow import undamaged_on_holdout as undamaged_on_holdout
 from .usage import Effect as Effect
 from .usage import Limits as Limits
-from .usage import Share as Share
 from .usage import Usage as Usage
 from .usage import Verdict as Verdict
 from .usage import benjamini_hochberg as benjamini_hochberg
@@ -132,6 +130,6 @@ from .usage import conclude as conclude
 from .usage import decided as decided
 from .usage import detectable_fraction as detectable_fraction
 from .usage import holm as holm
+from .usage import is_share_known as is_share_known
 from .usage import limits_of as limits_of
-from .usage import used_share as used_share
 from .usage import without_fraction as without_fraction

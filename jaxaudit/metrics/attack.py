@@ -38,6 +38,7 @@ class RateAt(StrictStruct, frozen=True):
 
     Attributes:
         value, low, high: share of members that are called members, and its interval.
+        realised: the share of non-members that are called members; NaN unless `resolvable`.
         on_curve: the point of the ROC curve that papers print, of one threshold chosen with the true membership.
         spread: standard deviation of the true positive rate over models; NaN for one model.
         resolvable: whether at least `LEAST_EXPECTED` false positives are expected.
@@ -48,19 +49,11 @@ class RateAt(StrictStruct, frozen=True):
     value: NumberOrNaN
     low: NumberOrNaN
     high: NumberOrNaN
+    realised: Estimate
     on_curve: NumberOrNaN
     spread: NumberOrNaN
     resolvable: bool
     holds: bool
-
-
-class Realised(StrictStruct, frozen=True):
-    """The share of non-members that are called members (`value`) at the stated rate `fpr`; NaN if few are expected."""
-
-    fpr: float
-    value: NumberOrNaN
-    low: NumberOrNaN
-    high: NumberOrNaN
 
 
 class Curve(StrictStruct, frozen=True):
@@ -83,18 +76,12 @@ class AttackRates(StrictStruct, frozen=True):
 
     auc: Estimate
     tpr_at_fpr: tuple[RateAt, ...]
-    realised_fpr: tuple[Realised, ...]
     roc: Curve
     members: int
     non_members: int
     unjudged: float
     tied: float
     auc_of_models: tuple[NumberOrNaN, ...]
-
-    @property
-    def rates(self) -> tuple[tuple[RateAt, Realised], ...]:
-        """Pairs of the true positive rate and the realised false positive rate, one for each stated rate."""
-        return tuple(zip(self.tpr_at_fpr, self.realised_fpr, strict=True))
 
 
 def attack_rates(
@@ -122,7 +109,7 @@ def attack_rates(
     non_members, members = int((~own_truth).sum()), int(own_truth.sum())
     running = running_counts(rank(own_scores, own_truth), np.ones((1, len(own_scores)), np.int64))
     own_members = (truth & judged).sum(axis=1)
-    rates, realised = [], []
+    rates = []
     called = called_at(scores, truth, false_positive_rates, thresholds_of)
     for limit, of_rate in zip(false_positive_rates, called, strict=True):
         enough = limit * non_members >= LEAST_EXPECTED - 1e-9
@@ -131,24 +118,22 @@ def attack_rates(
         holds = clopper_pearson(alarms, non_members, 1 - 2 * BY_CHANCE).low <= MARGIN * limit
         is_resolved = enough and holds
         right = clopper_pearson(int(hits.sum()), members, LEVEL) if is_resolved else NONE
-        wrong = clopper_pearson(alarms, non_members, LEVEL) if enough else NONE
         rates.append(
             RateAt(
                 limit,
                 right.value,
                 right.low,
                 right.high,
+                realised=clopper_pearson(alarms, non_members, LEVEL) if enough else NONE,
                 on_curve=float(power(*running, limit)[0, 0]) if enough else np.nan,
                 spread=float(shares.std(ddof=1)) if is_resolved and len(shares) > 1 else np.nan,
                 resolvable=enough,
                 holds=bool(holds),
             )
         )
-        realised.append(Realised(limit, wrong.value, wrong.low, wrong.high))
     return AttackRates(
         auc=mean_of_models(areas) if sum(is_mixed) > 1 else _delong(*split[is_mixed.index(True)]),
         tpr_at_fpr=tuple(rates),
-        realised_fpr=tuple(realised),
         roc=_curve(running[0][0], running[1][0], non_members),
         members=members,
         non_members=non_members,

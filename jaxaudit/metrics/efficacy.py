@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError, check_ranges
+from jaxaudit.json_types import Extended, StrictStruct
 from jaxaudit.kernels.gradient_norms import mean_gradient, squared_grad_norms
 from jaxaudit.metrics.arrays import AnyNumbers, Numbers
 
@@ -27,7 +28,7 @@ SHORT = re.compile(r"\b(bf16|f16|f8\w*)\[")
 CHECKED = 8
 
 
-class Efficacy(NamedTuple):
+class Efficacy(StrictStruct, frozen=True):
     """How well the parameters fit some examples, by their squared gradient norms.
 
     Efficacy is large if the parameters fit the examples, since gradients are then small. So training makes it large,
@@ -40,9 +41,9 @@ class Efficacy(NamedTuple):
         bound: 1 / (squared norm of the mean gradient), lemma 1: never below `efficacy`.
     """
 
-    efficacy: float
+    efficacy: Extended
     information: float
-    bound: float
+    bound: Extended
 
 
 class EfficacyByLayer(NamedTuple):

@@ -10,7 +10,6 @@ from statistics import NormalDist
 from typing import Literal, NamedTuple
 
 import numpy as np
-from msgspec import field
 from msgspec.structs import replace
 from scipy import special
 
@@ -272,7 +271,7 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
         p_never: p-value of "the target never used the query set"; a small value is evidence of use.
         p_fully: p-value of "the target used all of the query set"; None if no model shows what full use looks like.
         fraction: estimate of the used fraction; below 0 if the query set looks less used than the holdout, above 1 if
-            more than records that were used. NaN if not available, or not to be shown (`used_share`).
+            more than records that were used. NaN if not available, or not to be shown (`is_share_known`).
         fraction_low, fraction_high: its interval; 0 and 1 if the data do not determine it.
         detectable: the smallest used fraction for which this audit would have given `not forgotten` with 95%
             probability. None if not even use of all would have been detected.
@@ -282,7 +281,6 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
             left, as a share of the memory of known members.
         doubts: why the fraction may be wrong; they rule out `forgotten`. In a result empty, like the next two.
         unsettled: why the upper limit is too large for `forgotten`. `invalid`: why `p_never` itself may be wrong.
-        numbers: further numbers of a test of your own, by name.
     """
 
     method: str
@@ -300,7 +298,6 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
     doubts: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
-    numbers: dict[str, Number] = field(default_factory=dict)
 
     @property
     def has_fraction(self) -> bool:
@@ -308,31 +305,23 @@ class Usage(StrictStruct, frozen=True, omit_defaults=True, tag_field="kind", tag
         return not math.isnan(self.fraction)
 
 
-class Share(NamedTuple):
-    """A known used fraction: an estimate, which may lie outside [0, 1], and its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def used_share(usage: Usage) -> Share | None:
-    """The used fraction with its interval; None if it is unknown, and no number should be shown.
+def is_share_known(usage: Usage) -> bool:
+    """Whether the used fraction is known; else no number should be shown.
 
     It is unknown if there is no estimate, if the interval is 0% to 100% in whole percent, or if the test rejects the
     estimate in whole percent: 0% although `p_never` is at most 5%, or 100% although `p_fully` is.
 
     >>> usage = Usage("holdout", "inconclusive", 0.3, 0.031, 0.2, 0.0, 0.5, None, (), 1.0, None, "guessed", "used")
-    >>> used_share(usage), used_share(replace(usage, fraction_high=1.0))
-    (Share(value=0.2, low=0.0, high=0.5), None)
+    >>> is_share_known(usage), is_share_known(replace(usage, fraction_high=1.0))
+    (True, False)
     """
-    share = Share(usage.fraction, usage.fraction_low, usage.fraction_high)
+    share = usage.fraction, usage.fraction_low, usage.fraction_high
     if not np.isfinite(share).all():
-        return None
+        return False
     percent = [round(100 * end) for end in share]
     none, whole = usage.p_never <= ALPHA, usage.p_fully is not None and usage.p_fully <= ALPHA
     rejected = (none and percent[0] <= 0) or (whole and percent[0] >= 100)
-    return None if percent[1:] == [0, 100] or rejected else share
+    return percent[1:] != [0, 100] and not rejected
 
 
 def at_most(limit: float) -> str:

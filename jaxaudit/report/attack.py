@@ -17,7 +17,7 @@ from jaxaudit.audits.attack.result import (
     check_attack_result,
 )
 from jaxaudit.errors import visible
-from jaxaudit.metrics.attack import AttackRates, Curve, RateAt, Realised
+from jaxaudit.metrics.attack import AttackRates, Curve, RateAt
 from jaxaudit.metrics.over_models import Estimate
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
@@ -93,9 +93,9 @@ def _errors(result: AttackResult) -> tuple[str]:
             f"attacks together. Intervals are {level_text(result.level)} intervals, those of accuracies over targets."
         )
     reached = "; ".join(
-        f"{level_text(rate.fpr)} stated, {100 * rate.value:.2g}% reached"
-        for rate in result.deciding.realised_fpr
-        if math.isfinite(rate.value)
+        f"{level_text(rate.fpr)} stated, {100 * rate.realised.value:.2g}% reached"
+        for rate in result.deciding.tpr_at_fpr
+        if math.isfinite(rate.realised.value)
     )
     return (f"{sentence} False positive rates by thresholds of other models: {reached}." if reached else sentence,)
 
@@ -180,8 +180,7 @@ def _rate_columns(limits: Sequence[float]) -> dict[str, Column]:
     """A column for each stated false positive rate, of rows with rates."""
 
     def shown(row: AttackRates | Published, limit: float) -> str:
-        pairs = [*zip(row.tpr_at_fpr, row.realised_fpr, strict=True)]
-        return next(_rate(rate.value, real.value) for rate, real in pairs if rate.fpr == limit)
+        return next(_rate(rate.value, rate.realised.value) for rate in row.tpr_at_fpr if rate.fpr == limit)
 
     return {f"TPR at\n{level_text(limit)} FPR": partial(shown, limit=limit) for limit in limits}
 
@@ -196,16 +195,18 @@ def _rate(value: float, realised: float) -> str:
 
 def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
     """A table with one column per stated false positive rate, since paper and terminals are narrow."""
-    resolved = [pair for pair in rates.rates if pair[0].resolvable]
-    rows: dict[str, Callable[[RateAt, Realised], str]] = {
-        "true positive rate": lambda rate, _: f"{number_text(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE,
-        "realised false positive rate": lambda _, real: f"{number_text(real.value, 4)} ({span(real, 4)})",
-        "TPR, SD over models": lambda rate, _: number_text(rate.spread, 4),
-        "TPR on the curve": lambda rate, _: number_text(rate.on_curve, 4),
+    resolved = [rate for rate in rates.tpr_at_fpr if rate.resolvable]
+    rows: dict[str, Callable[[RateAt], str]] = {
+        "true positive rate": lambda rate: f"{number_text(rate.value, 4)} ({span(rate, 4)})" if rate.holds else NONE,
+        "realised false positive rate": lambda rate: (
+            f"{number_text(rate.realised.value, 4)} ({span(rate.realised, 4)})"
+        ),
+        "TPR, SD over models": lambda rate: number_text(rate.spread, 4),
+        "TPR on the curve": lambda rate: number_text(rate.on_curve, 4),
     }
     columns = {
         "false positive rate": itemgetter(0),
-        **{f"{level_text(pair[0].fpr)} stated": lambda row, pair=pair: row[1](*pair) for pair in resolved},
+        **{f"{level_text(rate.fpr)} stated": lambda row, rate=rate: row[1](rate) for rate in resolved},
     }
     title = f"What {visible(name)} reaches" + (f"; {NONE}: {NOT_GIVEN}" if _withheld(rates) else "")
     return table_of(title, rows.items() if resolved else (), columns, ("false positive rate",), on=on)
@@ -214,7 +215,7 @@ def _rates_table(name: str, rates: AttackRates, on: Where) -> PageTable:
 def _with_less_published(result: AttackResult) -> PageTable:
     """What the deciding attack reaches on coarser outputs of the same models, beside all outputs."""
     deciding = result.deciding
-    whole = Published("all outputs", result.finding.verdict, deciding.auc, deciding.tpr_at_fpr, deciding.realised_fpr)
+    whole = Published("all outputs", result.finding.verdict, deciding.auc, deciding.tpr_at_fpr)
     limits = [rate.fpr for rate in deciding.tpr_at_fpr if rate.resolvable and rate.fpr in GRADED_AT]
     columns: dict[str, Column] = {
         "if a model publishes": ("outputs", visible),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.cells import chop_cells
 
-from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure, check_efficacy_result
+from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.report.kinds import Run, RunKind, record_type
@@ -76,12 +76,12 @@ def _weights(result: EfficacyResult) -> PageTable:
 
 
 def _layers_side_by_side(result: EfficacyResult) -> PageTable:
-    heads = enumerate(_columns(result.models))
+    heads = zip(result.models, _columns(result.models), strict=True)
     columns = {
-        "layer": ("0.name", visible),
-        **{head: lambda layers, place=place: precise(layers[place].information) for place, head in heads},
+        "layer": visible,
+        **{head: lambda layer, of=model.layers: precise(of[layer].information) for model, head in heads},
     }
-    layers = zip(*(model.layers for model in result.models), strict=True)
+    layers = result.models[0].layers
     return table_of("Information by layer", layers, columns, ("layer",), on="both")
 
 
@@ -104,4 +104,4 @@ def _columns(models: Sequence[WeightsExposure]) -> tuple[str, ...]:
     return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
 
 
-EFFICACY = RunKind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check_efficacy_result)
+EFFICACY = RunKind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part)

@@ -6,7 +6,6 @@ import numpy as np
 
 from jaxaudit.audits.ks.result import (
     KSResult,
-    OwnNumbers,
     RhoDetails,
     TargetResult,
     Usage,
@@ -225,7 +224,7 @@ def answer_of(target: TargetResult, level: float) -> Answer:
     facts = []
     for test in target.tests:
         title = visible(test.title)
-        if isinstance(test.details, OwnNumbers) and test.name != target.method:
+        if test.details is None and test.name != target.method:
             facts.append((f"Verdict, {title}", visible(test.finding.verdict)))
         facts += [(f"{visible(name)}, {title}", precise(value)) for name, value in test.numbers.items()]
     if truth := target.truth:

@@ -8,7 +8,7 @@ from jaxaudit.audits.unlearn.outputs_result import AGAIN, UnlearnOutputsResult, 
 from jaxaudit.audits.unlearn.result import (
     SCORES,
     MethodResult,
-    ScoreSpread,
+    Score,
     UnlearnResult,
     check_unlearn_result,
 )
@@ -21,7 +21,7 @@ from jaxaudit.report.numbers import count_text, level_text, number_text, precise
 from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, table_of
 from jaxaudit.report.sources import terms
 
-COLUMNS = {
+COLUMNS: dict[Score, str] = {
     "efficacy": "efficacy",
     "bound": "bound",
     "remaining_accuracy": "accuracy:\nremaining",
@@ -30,7 +30,7 @@ COLUMNS = {
     "attack": "\nattack",
 }
 """Of the terminal's table."""
-OF_TEXTS = {
+OF_TEXTS: dict[Score, str] = {
     "efficacy": "efficacy",
     "bound": "bound",
     "remaining_log_likelihood": "log-likelihood:\nremaining",
@@ -84,7 +84,7 @@ def unlearn_part(run: Run[UnlearnResult]) -> RunContent:
 
 def _answer(method: MethodResult) -> Answer:
     assert method.finding is not None
-    spread, place, attack = method.scores.efficacy, method.places.get("efficacy"), method.scores.attack
+    place, (spread, attack) = method.places.get("efficacy"), map(method.scores.get, ("efficacy", "attack"))
     facts = []
     if place is not None:
         band = f"{precise(place.retrained_low)} to {precise(place.retrained_high)}"
@@ -175,17 +175,17 @@ def _grid(result: UnlearnResult) -> PageTable:
     return table_of(title, result.methods, columns, ("models",), on="both", bare=True, tones=tones)
 
 
-def _columns(result: UnlearnResult) -> dict[str, str]:
+def _columns(result: UnlearnResult) -> dict[Score, str]:
     return OF_TEXTS if result.of_texts else COLUMNS
 
 
-def _cell(method: MethodResult, name: str) -> str:
-    spread: ScoreSpread | None = getattr(method.scores, name)
+def _cell(method: MethodResult, name: Score) -> str:
+    spread = method.scores.get(name)
     if spread is None:
         return "-"
     low, high = _brief(spread.low, name), _brief(spread.high, name)
     between = f"{low}-{high}" if len(low) + len(high) < WIDEST_RANGE else f"{low} -\n{high}"
-    place = next((place for score, place in method.places.items() if score == name), None)
+    place = method.places.get(name)
     return "\n".join([_brief(spread.median, name), between, "" if place is None else MARKS[place.verdict]])
 
 
@@ -314,16 +314,17 @@ def _scored_legend(result: UnlearnOutputsResult) -> tuple[str, ...]:
 def _accuracies(result: UnlearnOutputsResult) -> PageTable:
     """The mean accuracies over all models of a file."""
 
-    def mean(accuracy: ScoreSpread | None) -> str:
+    def mean(method: MethodResult, name: Score) -> str:
+        accuracy = method.scores.get(name)
         ends = (accuracy and accuracy.interval) or (math.nan, math.nan)
         return "-" if accuracy is None else with_interval(Estimate(accuracy.mean, *ends))
 
     columns = {
         "models": ("name", visible),
         "count": ("models", count_text),
-        "forgotten": ("scores.forgotten_accuracy", mean),
-        "remaining": ("scores.remaining_accuracy", mean),
-        "test": ("scores.test_accuracy", mean),
+        "forgotten": lambda method: mean(method, "forgotten_accuracy"),
+        "remaining": lambda method: mean(method, "remaining_accuracy"),
+        "test": lambda method: mean(method, "test_accuracy"),
     }
     title = f"Accuracy, mean over models ({level_text(result.level)})"
     return table_of(title, result.methods, columns, ("models",), on="both")

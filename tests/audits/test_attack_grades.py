@@ -39,7 +39,7 @@ def rates_of(named: float, shift: float = 0.0, records: int = RECORDS, models: i
 def test_grades_are_of_right_calls_for_each_wrong_one(named: float, shift: float, grade: str):
     rates = rates_of(named, shift)
     assert grade_of(rates) == grade
-    ratios = [of.low / max(of.fpr, real.high) for of, real in rates.rates if of.resolvable and of.holds]
+    ratios = [of.low / max(of.fpr, of.realised.high) for of in rates.tpr_at_fpr if of.resolvable and of.holds]
     assert [of.resolvable for of in rates.tpr_at_fpr] == [True, True, False, False]
     assert (max(ratios[1:]) >= 10) == (grade == "gives records away")
 

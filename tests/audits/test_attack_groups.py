@@ -14,7 +14,7 @@ from jaxaudit.attacks.records import BASE, LiRA
 from jaxaudit.audits import RecordTarget, attack_finding
 from jaxaudit.audits.attack.exposure import AttackUnits
 from jaxaudit.errors import InputError
-from jaxaudit.metrics import attack_rates
+from jaxaudit.metrics import Estimate, attack_rates
 
 MODELS, GROUPS, SIZES = 16, 120, (1, 2, 5)
 OF_RECORD = np.repeat(np.random.default_rng(1).permutation(GROUPS), np.resize(SIZES, GROUPS))
@@ -177,12 +177,12 @@ def test_few_groups_make_a_weak_answer_whatever_it_is(tmp_path: Path):
     first = result.deciding
     at = {rate.fpr: dict.fromkeys(("value", "low", "high"), rate.fpr) for rate in first.tpr_at_fpr}
     calm = tuple(
-        msgspec.structs.replace(rate, **at[rate.fpr], resolvable=True, holds=True) for rate in first.tpr_at_fpr
+        msgspec.structs.replace(rate, **at[rate.fpr], realised=Estimate(**at[rate.fpr]), resolvable=True, holds=True)
+        for rate in first.tpr_at_fpr
     )
-    realised = tuple(msgspec.structs.replace(rate, **at[rate.fpr]) for rate in first.realised_fpr)
     areas = tuple(0.5 + 0.01 * (number % 2) for number in range(MODELS))
     numbers = {"members": 10**6, "non_members": 10**6, "tied": 0.0, "auc_of_models": areas}
-    deciding = msgspec.structs.replace(first, tpr_at_fpr=calm, realised_fpr=realised, **numbers)
+    deciding = msgspec.structs.replace(first, tpr_at_fpr=calm, **numbers)
     said = {}
     for groups in (49, 50):
         finding = attack_finding(msgspec.structs.replace(result, attacks=(deciding,), groups=groups, exposure=None))

@@ -145,7 +145,7 @@ def test_information_is_the_mean_squared_gradient_of_the_log_likelihood(tied: bo
     )
     assert model.accuracy is None
     assert set(found.result.paths.values()) == {"contracted"}
-    assert any("output" in layer.name.split("/")[0] for layer in model.layers) is not tied
+    assert any("output" in layer.split("/")[0] for layer in model.layers) is not tied
     assert (found.result.outputs, found.result.likelihood) == (TOKENS, "sequence")
     assert [record.class_name for record in found.result.records] == [""] * N
     assert list(found.columns) == ["index", "information of mine"]

@@ -35,8 +35,8 @@ def test_an_adapter_is_measured_and_its_base_is_constant(tmp_path: Path):
     found = measure_sequence_efficacy(log_likelihood, NamedWeights("adapter", params, shared.arrays), tokens)
     gradient = jax.jit(jax.grad(lambda params, row: log_likelihood(params, row[None], shared.arrays)[0]))
     each = [gradient(params, jnp.asarray(row)) for row in tokens]
-    for layer in found.result.models[0].layers:
-        slow = [sum(float(jnp.sum(jnp.square(g))) for name, g in of.items() if name == layer.name) for of in each]
-        assert layer.information == pytest.approx(np.mean(slow), rel=1e-4)
+    for layer, numbers in found.result.models[0].layers.items():
+        slow = [sum(float(jnp.sum(jnp.square(g))) for name, g in of.items() if name == layer) for of in each]
+        assert numbers.information == pytest.approx(np.mean(slow), rel=1e-4)
     assert set(found.result.paths) == set(params)
     assert set(found.result.paths.values()) == {"contracted"}

@@ -21,7 +21,6 @@ from jaxaudit import (
     Judgement,
     KSAudit,
     KSTest,
-    OwnNumbers,
     Part,
     Pool,
     RhoTest,
@@ -90,8 +89,8 @@ class LossTest(KSTest):
             caveats=(self.assumes,),
         )
         rests_on = frozenset({check.name, self.demands})
-        numbers = OwnNumbers({"mean log-odds": own, "least": float("nan")})
-        return Judgement(self.name, self.title, finding, rests_on, (check,), numbers)
+        numbers = {"mean log-odds": own, "least": float("nan")}
+        return Judgement(self.name, self.title, finding, rests_on, (check,), numbers=numbers)
 
 
 def run(*tests: KSTest, **options: Any) -> KSAudit:

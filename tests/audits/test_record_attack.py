@@ -75,9 +75,9 @@ def test_no_rate_is_given_at_a_limit_that_its_thresholds_do_not_keep(lumpy: Bank
     ]
     assert broken
     for each in found.result.attacks:
-        for rate, real in each.rates:
+        for rate in each.tpr_at_fpr:
             assert np.isfinite(rate.value) == (rate.resolvable and rate.holds)
-            assert not rate.holds or not real.value > 1.5 * rate.fpr
+            assert not rate.holds or not rate.realised.value > 1.5 * rate.fpr
     said = check_of(found.finding, "thresholds hold on other models")
     assert said.state == "failed"
     assert all(f"{100 * rate.fpr:g}% stated" in said.message and name in said.message for name, rate in broken)

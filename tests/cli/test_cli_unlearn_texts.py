@@ -60,7 +60,7 @@ def test_a_run_on_texts_as_a_process(folder: Path):
         0,
     ]
     for method in result["methods"]:
-        assert method["scores"]["forgotten_accuracy"] is method["scores"]["attack"] is None
+        assert not {"forgotten_accuracy", "attack"} & method["scores"].keys()
         assert len(method["scores"]["forgotten_log_likelihood"]["values"]) == 2
     trained_on = next(note for note in result["finding"]["caveats"] if "not tuned to your data" in note)
     assert all(f"{name}," in trained_on for name in ("gradient-ascent", "gradient-difference", "npo", "simnpo"))

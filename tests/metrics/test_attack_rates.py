@@ -66,12 +66,12 @@ def test_rates_are_counts_over_all_models(seed: int):
     reach = stats.t.ppf(0.975, MODELS - 1) * np.std(areas, ddof=1) / np.sqrt(MODELS)
     ends = np.mean(areas), np.mean(areas) - reach, np.mean(areas) + reach
     assert (found.auc.value, found.auc.low, found.auc.high) == pytest.approx(ends)
-    for (rate, real), limit in zip(found.rates, (0.2, 0.1), strict=True):
+    for rate, limit in zip(found.tpr_at_fpr, (0.2, 0.1), strict=True):
         called = np.stack([slow_calls(scores, truth, limit, model) for model in range(MODELS)])
         hits, alarms = (called & truth).sum(), (called & ~truth).sum()
         exact = stats.binomtest(int(hits), found.members).proportion_ci(method="exact")
         assert (rate.value, rate.low, rate.high) == pytest.approx((hits / found.members, exact.low, exact.high))
-        assert real.value == pytest.approx(alarms / found.non_members)
+        assert rate.realised.value == pytest.approx(alarms / found.non_members)
         each = [(called & truth)[model].sum() / (truth & judged)[model].sum() for model in range(MODELS)]
         assert rate.spread == pytest.approx(np.std(each, ddof=1))
         all_scores, all_truth = scores[judged], truth[judged]
@@ -106,8 +106,9 @@ def test_a_rate_that_too_few_records_tell_is_not_given():
     found = attack_rates(scores, truth)
     assert [rate.resolvable for rate in found.tpr_at_fpr] == [True, True, False, False]
     assert [rate.fpr for rate in found.tpr_at_fpr] == [0.1, 0.01, 0.001, 0.0001]
-    for rate, real in found.rates[2:]:
-        none = [rate.value, rate.low, rate.high, real.value, real.low, real.high, rate.on_curve, rate.spread]
+    for rate in found.tpr_at_fpr[2:]:
+        realised = rate.realised.value, rate.realised.low, rate.realised.high
+        none = [rate.value, rate.low, rate.high, *realised, rate.on_curve, rate.spread]
         assert np.isnan(none).all()
 
 
@@ -129,11 +130,11 @@ def test_stated_false_positive_rates_are_realised_on_average():
     random = np.random.default_rng(11)
     truth = random.random((200, 1000)) < 0.5
     scores = random.normal(size=truth.shape)
-    for rate, real in attack_rates(scores, truth, false_positive_rates=(0.1, 0.01, 0.001)).rates:
+    for rate in attack_rates(scores, truth, false_positive_rates=(0.1, 0.01, 0.001)).tpr_at_fpr:
         assert rate.holds
-        error = np.sqrt(real.fpr / (~truth).sum())
-        assert abs(real.value - real.fpr) < 4 * error
-        assert real.low < real.fpr < real.high
+        error = np.sqrt(rate.fpr / (~truth).sum())
+        assert abs(rate.realised.value - rate.fpr) < 4 * error
+        assert rate.realised.low < rate.fpr < rate.realised.high
 
 
 def lumps(models: int = 40, records: int = 2000) -> tuple[np.ndarray, np.ndarray]:
@@ -149,10 +150,10 @@ def test_a_rate_whose_thresholds_call_more_than_stated_is_not_that_of_its_limit(
     """Thresholds lie between the levels of the models, so the highest model has nearly all its records called."""
     scores, truth = lumps()
     found = attack_rates(scores, truth, false_positive_rates=(0.01,))
-    ((rate, real),) = found.rates
+    (rate,) = found.tpr_at_fpr
     called = called_at(scores, truth, [rate.fpr])[0]
-    assert real.value == pytest.approx((called & ~truth).sum() / (~truth).sum())
-    assert real.value > 2 * rate.fpr
+    assert rate.realised.value == pytest.approx((called & ~truth).sum() / (~truth).sum())
+    assert rate.realised.value > 2 * rate.fpr
     assert (rate.resolvable, rate.holds) == (True, False)
     assert np.isnan([rate.value, rate.low, rate.high, rate.spread]).all()
     # One threshold for all models, chosen with the truth, keeps the limit.

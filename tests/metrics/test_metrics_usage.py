@@ -20,11 +20,11 @@ from jaxaudit.metrics import (
     decided,
     detectable_fraction,
     holm,
+    is_share_known,
     limits_of,
     membership_scores,
     shadow_test,
     undamaged_on_holdout,
-    used_share,
     without_fraction,
 )
 from jaxaudit.metrics.shadow import bound_of_one_more, holdout_used
@@ -233,10 +233,8 @@ def test_adjusted_p_values_reject_what_the_procedure_rejects(p_values: list[floa
 )
 def test_a_share_is_known_where_interval_and_tests_leave_it(share, p_never, p_fully, known) -> None:
     fraction, low, high = share
-    found = used_share(
-        Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, (), 1.0, None, "used")
-    )
-    assert found == (share if known else None)
+    usage = Usage("shadow", "inconclusive", p_never, p_fully, fraction, low, high, None, (), 1.0, None, "used")
+    assert is_share_known(usage) == known
 
 
 @settings(max_examples=200)

@@ -20,7 +20,6 @@ from support.saved_runs.ks import audit_of, judged, ks_run, without_rho
 from support.saved_runs.names import HOSTILE
 from support.terminals import shown
 
-from jaxaudit import OwnNumbers
 from jaxaudit.errors import InputError, visible
 from jaxaudit.plots import style
 from jaxaudit.report import part_of, report_html, to_json
@@ -181,6 +180,6 @@ def test_without_rho_used_fractions_are_plotted():
         "outputs.csv (shadow)",
     ]
     target = judged()
-    own = msgspec.structs.replace(target.tests[0], name="own", details=OwnNumbers())
+    own = msgspec.structs.replace(target.tests[0], name="own", details=None)
     with pytest.raises(InputError, match=r"RhoTest\(\)"):
         audit_of(msgspec.structs.replace(target, tests=(own,))).plot()

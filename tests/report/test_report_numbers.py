@@ -23,11 +23,11 @@ pytestmark = pytest.mark.usefixtures("no_charts")
 
 
 def test_another_likelihood_is_on_the_page():
-    judged, other = weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [1.0, 2.0, 3.0])
-    audit = efficacy_audit(judged._replace(accuracy=None), other, likelihood=SequenceLikelihood())
+    norms, other = [0.5, 0.1, 0.15], weights("retrained", [1.0, 2.0, 3.0])
+    audit = efficacy_audit(weights("mine", norms, accuracy=None), other, likelihood=SequenceLikelihood())
     assert as_json(efficacy_run(audit=audit))["models"][0]["accuracy"] is None
     assert "Log-likelihood of a record" in Parsed(report_html(efficacy_run(audit=audit))).text
-    usual = efficacy_run(audit=efficacy_audit(judged, other))
+    usual = efficacy_run(audit=efficacy_audit(weights("mine", norms), other))
     assert "Log-likelihood" not in Parsed(report_html(usual)).text
 
 

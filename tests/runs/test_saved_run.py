@@ -166,7 +166,7 @@ def verdicts(target: Any, verdict: str) -> None:
         ("ks of use", lambda r: deciding(r).update(name="rho"), "are those of another test"),
         ("ks of use", lambda r: deciding(r).update(name="shadow"), "a test twice"),
         ("ks of use", lambda r: deciding(r)["confidences"].pop("fraction"), "no confidence in its numbers"),
-        ("ks of use", lambda r: deciding(r).update(details={"kind": "numbers", "numbers": {}}), "without numbers"),
+        ("ks of use", lambda r: deciding(r).update(details=None), "without numbers"),
         ("ks", lambda r: r["targets"][0]["tests"].clear(), "length >= 1"),
         ("ks", lambda r: r["targets"][1]["tests"].pop(), "length >= 1|rho is missing"),
         ("ks", lambda r: r.update(noise_floor=None), "rho is missing, or its noise floor"),
@@ -192,8 +192,9 @@ def verdicts(target: Any, verdict: str) -> None:
         ("pdtp", lambda r: r["finding"].update(verdict="no record exposed"), "does not follow"),
         # What cannot be shown.
         ("attack", lambda r: r["splits"]["records"][0]["accuracy"].pop("distance"), "do not match or are damaged"),
-        ("attack", lambda r: r["attacks"][1]["tpr_at_fpr"].pop(), "do not match or are damaged"),
+        ("attack", lambda r: r["attacks"][1]["tpr_at_fpr"].pop(), "at other false positive rates"),
         ("attack", lambda r: r.update(splits=None), "do not match or are damaged"),
+        ("efficacy", lambda r: r["models"].clear(), "length >= 1"),
         ("efficacy", lambda r: r["models"][1]["layers"].clear(), "do not match or are damaged"),
         ("efficacy", lambda r: r["records"][0]["information"].clear(), "do not match or are damaged"),
         ("unlearn", lambda r: r.update(methods=r["methods"][3:]), "do not match or are damaged"),
@@ -268,7 +269,7 @@ def test_other_keys_and_types_are_refused(kind: str):
 
 def unmeasured(value: dict[str, Any]) -> None:
     for method in value["methods"]:
-        method["scores"]["efficacy"] = None
+        del method["scores"]["efficacy"]
 
 
 UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
@@ -281,10 +282,6 @@ UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
         (lambda v: v["finding"].update(verdict="no record exposed"), "^it|^its"),
         (lambda v: v.update(above_1=0), "^it|^its"),
         (lambda v: [bar.update(records=0) for bar in v["distribution"]], "^it|^its"),
-    ),
-    "efficacy": (
-        (lambda v: v["models"].clear(), "are to be judged"),
-        (lambda v: v["models"][1].update(role="judged"), "are to be judged"),
     ),
     "unlearn": (
         (unmeasured, "no method has an efficacy"),

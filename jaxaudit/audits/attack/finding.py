@@ -10,7 +10,7 @@ from scipy import special
 
 from jaxaudit.audits.attack.result import AttackOutcome, AttackResult, SplitAttacks
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
-from jaxaudit.metrics.attack import AttackRates, RateAt, Realised
+from jaxaudit.metrics.attack import AttackRates, RateAt
 from jaxaudit.metrics.over_models import Estimate, mean_of_models
 from jaxaudit.metrics.usage import ALPHA
 
@@ -138,10 +138,10 @@ def _by_bank(result: AttackResult, by_default: bool) -> Finding:
     elif result.attacked < FEW_UNITS:
         few = f"Only {result.attacked} {unit}s were attacked."
     if grade in (AWAY, SOME):
-        times_chance, rate, real = max(_ratios(deciding), key=itemgetter(0), default=(1.0, None, None))
+        times_chance, rate = max(_ratios(deciding), key=itemgetter(0), default=(1.0, None))
         named_words = ""
-        if rate and real:
-            named_words = f"{rate.value:.1%} of members are found at {100 * real.value:.2g}% false positives"
+        if rate:
+            named_words = f"{rate.value:.1%} of members are found at {100 * rate.realised.value:.2g}% false positives"
         sentence = f"{which} can be told from others ({words})."
         if grade == AWAY:
             sentence = f"{which} can be named: {named_words} ({words})."
@@ -182,13 +182,13 @@ def _by_bank(result: AttackResult, by_default: bool) -> Finding:
     return undecided(sentence, (words,), why, caveats, more, checks)
 
 
-def _ratios(rates: AttackRates) -> list[tuple[float, RateAt, Realised]]:
+def _ratios(rates: AttackRates) -> list[tuple[float, RateAt]]:
     """How many times the larger of both rates of false positives the lower limit of each rate of true ones is, with
-    these rates: of each that can be measured, and whose thresholds hold.
+    that rate: of each that can be measured, and whose thresholds hold.
     """
     return [
-        (rate.low / max(rate.fpr, real.high), rate, real)
-        for rate, real in rates.rates
+        (rate.low / max(rate.fpr, rate.realised.high), rate)
+        for rate in rates.tpr_at_fpr
         if rate.resolvable and rate.holds
     ]
 
@@ -202,9 +202,9 @@ def grade_of(rates: AttackRates) -> Grade | None:
     than guessing` if it could have detected members, and stays well below these limits.
     """
     area, ratios = _decided_area(rates), _ratios(rates)
-    if any(times_chance >= RIGHT_CALLS for times_chance, rate, _ in ratios if rate.fpr in GRADED_AT):
+    if any(times_chance >= RIGHT_CALLS for times_chance, rate in ratios if rate.fpr in GRADED_AT):
         return AWAY
-    if area.low > CLEAR or any(times_chance > TIMES_CHANCE for times_chance, *_ in ratios):
+    if area.low > CLEAR or any(times_chance > TIMES_CHANCE for times_chance, _ in ratios):
         return SOME
     return GUESSING if _fails(area, rates) else None
 
@@ -248,9 +248,9 @@ def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...
     coarse = [f"{100 * rate.fpr:g}%" for rate in deciding.tpr_at_fpr if not rate.resolvable]
     off: dict[str, list[str]] = {}
     for attack in result.attacks:
-        for rate, real in (deciding if attack.name == result.decided_by else attack).rates:
+        for rate in (deciding if attack.name == result.decided_by else attack).tpr_at_fpr:
             if rate.resolvable and not rate.holds:
-                words = f"{100 * rate.fpr:g}% stated and {100 * real.value:.2g}% realised"
+                words = f"{100 * rate.fpr:g}% stated and {100 * rate.realised.value:.2g}% realised"
                 off.setdefault(attack.name, []).append(words)
     holds = assumed(
         "thresholds hold on other models",

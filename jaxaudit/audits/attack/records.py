@@ -275,7 +275,7 @@ def with_less_published(
         grade = GUESSING if still.all() else grade_of(rates)
         if grade is None or (grade == GUESSING and not usual and not still.all()):
             grade = INCONCLUSIVE
-        rows.append(Published(outputs, grade, rates.auc, rates.tpr_at_fpr, rates.realised_fpr))
+        rows.append(Published(outputs, grade, rates.auc, rates.tpr_at_fpr))
     return tuple(rows)
 
 

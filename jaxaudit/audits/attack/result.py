@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from jaxaudit.audits.finding import Finding
 from jaxaudit.json_types import Count, Nats, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics.arrays import Integers, Members
-from jaxaudit.metrics.attack import AttackMetrics, AttackRates, Correlation, RateAt, Realised, Vulnerability
+from jaxaudit.metrics.attack import AttackMetrics, AttackRates, Correlation, RateAt, Vulnerability
 from jaxaudit.metrics.over_models import Estimate
 
 if TYPE_CHECKING:
@@ -103,7 +103,6 @@ class Published(StrictStruct, frozen=True):
     verdict: str
     auc: Estimate
     tpr_at_fpr: tuple[RateAt, ...]
-    realised_fpr: tuple[Realised, ...]
 
 
 class AttackedRecord(StrictStruct, frozen=True):
@@ -278,3 +277,5 @@ def check_attack_result(result: AttackResult, arrays: Mapping[str, np.ndarray]) 
     for attack in result.attacks:
         points = (attack.roc.fpr, attack.roc.tpr, attack.roc.low, attack.roc.high)
         demand(len({len(point) for point in points}) == 1 and len(points[0]) > 0, "its ROC curve is misshapen")
+    limits = {tuple(rate.fpr for rate in attack.tpr_at_fpr) for attack in result.attacks}
+    demand(len(limits) == 1, "its attacks are measured at other false positive rates")

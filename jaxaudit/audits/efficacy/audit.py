@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from msgspec.structs import asdict
 
 from jaxaudit.audits.efficacy.result import (
     EfficacyAudit,
     EfficacyResult,
-    Layer,
     WeightsExposure,
     efficacy_finding,
     exposed,
@@ -37,16 +37,6 @@ class NamedWeights(NamedTuple):
     name: str
     params: Any
     state: Any
-
-
-class Measured(NamedTuple):
-    """The measurements of one set of weights on the records; fields as in `WeightsExposure`."""
-
-    name: str
-    by_layer: EfficacyByLayer
-    accuracy: float | None
-    mean_log_probability: float
-    conversion_error: float | None = None
 
 
 def measure_efficacy(
@@ -93,19 +83,37 @@ def measure_efficacy(
     classes = jax.eval_shape(partial(_logits, net), judged.params, judged.state, shape).shape[1]
     labels = checked_labels(examples.labels, classes, examples.name)
     stateless = _log_prob_of(net, judged.state)
-    measured: list[Measured] = []
+    models, measured = list[WeightsExposure](), list[EfficacyByLayer]()
     for weights in every:
         # The kernel compiles once for each function: networks without state share one.
         log_prob = _log_prob_of(net, weights.state) if jax.tree.leaves(weights.state) else stateless
         fit = _fit(net, weights, inputs, labels)
-        by_layer = efficacy_by_layer(log_prob, weights.params, inputs, labels)
-        measured.append(Measured(weights.name, by_layer, *fit))
+        measured.append(efficacy_by_layer(log_prob, weights.params, inputs, labels))
+        models.append(_exposure(weights.name, measured[-1], *fit))
     how = {"framework": net.origin.framework, "draws": net.draws, "notes": notes}
-    return audit_of_weights(measured, labels, _class_names(examples), classes, **how)
+    return audit_of_weights(models, measured, labels, _class_names(examples), classes, **how)
+
+
+def _exposure(
+    name: str,
+    by_layer: EfficacyByLayer,
+    accuracy: float | None,
+    mean_log_probability: float,
+    conversion_error: float | None = None,
+) -> WeightsExposure:
+    return WeightsExposure(
+        **asdict(by_layer.whole),
+        name=name,
+        accuracy=accuracy,
+        mean_log_probability=number(mean_log_probability),
+        layers=by_layer.layers,
+        conversion_error=conversion_error,
+    )
 
 
 def audit_of_weights(
-    every: Sequence[Measured],
+    models: Sequence[WeightsExposure],
+    measured: Sequence[EfficacyByLayer],
     labels: np.ndarray,
     class_names: tuple[str, ...],
     outputs: int,
@@ -115,28 +123,15 @@ def audit_of_weights(
     draws: bool = False,
     notes: Sequence[str] = (),
 ) -> EfficacyAudit:
-    """The audit of sets of weights of one network, from their measurements, those of the judged one first. `draws`:
+    """The audit of sets of weights of one network, from their measurements, those of the judged ones first. `draws`:
     layers that are random in training were switched off, a limitation; `notes`: further ones.
     """
-    measured = [weights.by_layer for weights in every]
-    models = tuple(
-        WeightsExposure(
-            weights.name,
-            "reference" if place else "judged",
-            *weights.by_layer.whole,
-            weights.accuracy,
-            number(weights.mean_log_probability),
-            tuple(Layer(layer, *numbers) for layer, numbers in weights.by_layer.layers.items()),
-            weights.conversion_error,
-        )
-        for place, weights in enumerate(every)
-    )
     finding = efficacy_finding(models, measured, draws=draws, notes=notes)
     result = EfficacyResult(
         finding=finding,
         records_measured=len(labels),
         outputs=outputs,
-        models=models,
+        models=tuple(models),
         paths=measured[0].paths,
         records=exposed(models, measured, labels, class_names),
         framework=framework,
@@ -256,7 +251,8 @@ def measure_sequence_efficacy(
     """
     every = [judged, *references]
     check_distinct(names_of_weights=[weights.name for weights in every])
-    measured, labels = list[Measured](), np.zeros(len(tokens), np.int32)
+    models, measured = list[WeightsExposure](), list[EfficacyByLayer]()
+    labels = np.zeros(len(tokens), np.int32)
 
     def log_prob(params: Any, tokens: Array, labels: Array, *constants: Any) -> Array:
         return log_likelihood(params, tokens, *constants)
@@ -276,9 +272,10 @@ def measure_sequence_efficacy(
                 np.asarray(values(weights.params, jnp.asarray(tokens[start : start + size]), *constants), np.float64)
                 for start in range(0, len(tokens), size)
             ]
-        measured.append(Measured(weights.name, by_layer, None, float(np.concatenate(own_log_probs).mean())))
+        measured.append(by_layer)
+        models.append(_exposure(weights.name, by_layer, None, float(np.concatenate(own_log_probs).mean())))
     how = {"framework": framework, "likelihood": SEQUENCE, "notes": (SUMS, *notes)}
-    return audit_of_weights(measured, labels, (), vocabulary, **how)
+    return audit_of_weights(models, measured, labels, (), vocabulary, **how)
 
 
 def _form(weights: NamedWeights) -> tuple[Any, list[tuple[int, ...]]]:

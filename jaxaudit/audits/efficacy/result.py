@@ -3,33 +3,25 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
-from msgspec import field
+from msgspec import Meta, field
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.errors import few
-from jaxaudit.json_types import Extended, Number, StrictStruct, demand
-from jaxaudit.metrics.efficacy import EfficacyByLayer
+from jaxaudit.json_types import Number, StrictStruct
+from jaxaudit.metrics.efficacy import Efficacy, EfficacyByLayer
 
 LISTED = 100_000
 """The most records that a result lists."""
 
 
-class Layer(StrictStruct, frozen=True):
-    """Efficacy of one layer alone; information in squared nats per squared unit of parameter."""
-
-    name: str
-    efficacy: Extended
-    information: float
-    bound: Extended
-
-
-class WeightsExposure(StrictStruct, frozen=True):
-    """How much one set of weights exposes of the records; see `jaxaudit.metrics.Efficacy` and `EfficacyByLayer`.
+class WeightsExposure(Efficacy, frozen=True, kw_only=True):
+    """How much one set of weights exposes of the records; see `jaxaudit.metrics.EfficacyByLayer`.
 
     Attributes:
+        layers: efficacy of each layer alone, by its name.
         accuracy: share of records that are classified correctly; None for texts.
         mean_log_probability: of the label, in nats.
         conversion_error: the largest distance of a record's outputs from those computed by the network's own framework,
@@ -37,13 +29,9 @@ class WeightsExposure(StrictStruct, frozen=True):
     """
 
     name: str
-    role: Literal["judged", "reference"]
-    efficacy: Extended
-    information: float
-    bound: Extended
     accuracy: float | None
     mean_log_probability: Number
-    layers: tuple[Layer, ...]
+    layers: dict[str, Efficacy]
     conversion_error: float | None = None
 
 
@@ -73,7 +61,7 @@ class EfficacyResult(StrictStruct, frozen=True, kw_only=True):
     finding: Finding
     records_measured: int
     outputs: int
-    models: tuple[WeightsExposure, ...]
+    models: Annotated[tuple[WeightsExposure, ...], Meta(min_length=1)]
     paths: dict[str, str]
     records: tuple[Exposed, ...]
     framework: str
@@ -130,12 +118,6 @@ def exposed(
         )
         for index in shown.tolist()
     )
-
-
-def check_efficacy_result(result: EfficacyResult, arrays: Mapping[str, np.ndarray]) -> None:
-    roles = [model.role for model in result.models]
-    judged_first = roles == ["judged", *["reference"] * (len(roles) - 1)]
-    demand(judged_first, "its first weights, and they alone, are to be judged")
 
 
 CONTRACTED = "contracted"

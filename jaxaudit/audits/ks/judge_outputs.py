@@ -15,7 +15,6 @@ from jaxaudit.audits.ks.result import (
     KSAudit,
     KSResult,
     NoiseFloor,
-    OwnNumbers,
     RhoDetails,
     TargetResult,
     TestResult,
@@ -28,7 +27,7 @@ from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.checks import Check
 from jaxaudit.metrics.ks import noise_floor
-from jaxaudit.metrics.usage import LEVEL, Usage, decided, holm, used_share, without_fraction
+from jaxaudit.metrics.usage import LEVEL, Usage, decided, holm, is_share_known, without_fraction
 from jaxaudit.shadow_models import OF_RHO, Kind
 
 WITHOUT_QUERY = {Kind.CALIBRATION: "calibration models", Kind.NEVER: "shadow models without query records"}
@@ -167,6 +166,7 @@ def target_result(
                 {"p_never": judgement.p[0], "fraction": judgement.fraction[0]}
                 if isinstance(judgement.details, Usage)
                 else {},
+                {name: None if value is None else number(value) for name, value in judgement.numbers.items()},
             )
             for judgement in decided
         ),
@@ -190,16 +190,12 @@ def _checked(judgement: Judgement, judgements: tuple[Judgement, ...], every: tup
 def _shown(judgement: Judgement) -> Details:
     """The numbers of a test as a result has them."""
     details = judgement.details
-    if isinstance(details, Usage | OwnNumbers):
-        finite = {name: None if value is None else number(value) for name, value in details.numbers.items()}
-        details = msgspec.structs.replace(details, numbers=finite)
     if isinstance(details, Usage):
-        share = used_share(details)
         # The reasons have what is doubted, unsettled or invalid.
         details = msgspec.structs.replace(
             details,
             method=judgement.test,
-            fraction=share.value if share else nan,
+            fraction=details.fraction if is_share_known(details) else nan,
             doubts=(),
             unsettled=(),
             invalid=(),

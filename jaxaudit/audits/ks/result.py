@@ -110,13 +110,7 @@ class TofuDetails(StrictStruct, frozen=True, tag_field="kind", tag="tofu"):
     retrained: Retrained | None
 
 
-class OwnNumbers(StrictStruct, frozen=True, tag_field="kind", tag="numbers"):
-    """The details of a test of your own that is no test of use: its numbers, by name; may be empty."""
-
-    numbers: dict[str, Number] = msgspec.field(default_factory=dict)
-
-
-Details = Usage | RhoDetails | TofuDetails | OwnNumbers
+Details = Usage | RhoDetails | TofuDetails | None
 
 
 Measured = Literal["p_never", "fraction"]
@@ -126,7 +120,8 @@ Measured = Literal["p_never", "fraction"]
 class TestResult(StrictStruct, frozen=True):
     """The result of one test: its name, its title in words, its finding, and its numbers (`details`).
 
-    `confidences` of a test of use has how far to trust `p_never`, and how far the `fraction` and its limits.
+    `confidences` of a test of use has how far to trust `p_never`, and how far the `fraction` and its limits. `numbers`
+    has further ones of a test of your own, by name; if it is no test of use, `details` is None.
     """
 
     name: str
@@ -134,11 +129,7 @@ class TestResult(StrictStruct, frozen=True):
     finding: Finding
     details: Details
     confidences: dict[Measured, Confidence] = msgspec.field(default_factory=dict)
-
-    @property
-    def numbers(self) -> dict[str, Number]:
-        """Further numbers of a test of your own, by name."""
-        return self.details.numbers if isinstance(self.details, Usage | OwnNumbers) else {}
+    numbers: dict[str, Number] = msgspec.field(default_factory=dict)
 
 
 class TargetResult(StrictStruct, frozen=True, kw_only=True):

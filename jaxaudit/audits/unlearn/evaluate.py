@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, Real
+from msgspec.structs import astuple
 
 from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
 from jaxaudit.audits.unlearn.result import (
@@ -189,26 +190,29 @@ def judged(
     of: Setting, name: str, params: Any, forget: Mask, attack: LearnedAttack | None
 ) -> tuple[MethodScores, Float[np.ndarray, "models forgotten"]]:
     """The scores of every model, and its log-odds of the records to forget (nats); of texts mean log-likelihoods."""
-    train, models = of.train, len(jax.tree.leaves(params)[0])
+    train = of.train
     on_train, on_test = (log_probs_many(of.learner, params, part.inputs) for part in (train, of.test))
     _check_finite(_all_finite(on_train) & _all_finite(on_test), name, "outputs")
-    missing = np.full(models, np.nan)
+    efficacies = np.array([astuple(of_model) for of_model in _efficacies(of, name, params, forget)]).T
+    scores: dict[Score, PerModel] = dict(zip(("efficacy", "information", "bound"), efficacies, strict=True))
     if are_texts(train):
         of_train, of_test = (np.asarray(array[..., 0], np.float64) for array in (on_train, on_test))
-        odds, accuracies = of_train[:, forget], (missing,) * 3
-        likelihoods = [part.mean(axis=1) for part in (of_train[:, ~forget], odds, of_test)]
+        odds = of_train[:, forget]
+        scores["remaining_log_likelihood"] = of_train[:, ~forget].mean(axis=1)
+        scores["forgotten_log_likelihood"] = odds.mean(axis=1)
+        scores["test_log_likelihood"] = of_test.mean(axis=1)
     else:
         hits, test_hits = (
             outputs.argmax(axis=2) == part.labels for outputs, part in ((on_train, train), (on_test, of.test))
         )
-        odds, likelihoods = log_odds(on_train, train.labels)[:, forget], []
-        accuracies = hits[:, ~forget].mean(axis=1), hits[:, forget].mean(axis=1), test_hits.mean(axis=1)
-    membership = missing
+        odds = log_odds(on_train, train.labels)[:, forget]
+        scores["remaining_accuracy"] = hits[:, ~forget].mean(axis=1)
+        scores["forgotten_accuracy"] = hits[:, forget].mean(axis=1)
+        scores["test_accuracy"] = test_hits.mean(axis=1)
     if attack:
         outputs = np.asarray(learned_probabilities(attack, on_train, train.labels), np.float64)
-        membership = outputs[:, forget].mean(axis=1)
-    information = (np.array(column) for column in zip(*_efficacies(of, name, params, forget), strict=True))
-    return MethodScores(*map(score_spread, (*information, *accuracies, membership, *likelihoods))), odds
+        scores["attack"] = outputs[:, forget].mean(axis=1)
+    return score_spreads(scores), odds
 
 
 def _efficacies(of: Setting, name: str, params: Any, forget: Mask) -> list[Efficacy]:
@@ -225,12 +229,15 @@ def _efficacies(of: Setting, name: str, params: Any, forget: Mask) -> list[Effic
     return [efficacy(squares, float(of_mean), rounding=rounding) for squares, of_mean in gradients]
 
 
-def score_spread(values: PerModel) -> ScoreSpread | None:
-    """A score over all models; None if it is missing for some model."""
-    if np.isnan(values).any():
-        return None
-    ends = float(values.min()), float(values.max())
-    return ScoreSpread(median(values), *ends, float(values.mean()), tuple(values.tolist()))
+def score_spreads(scores: Mapping[Score, PerModel]) -> MethodScores:
+    """Scores over all models; none that is missing for some model."""
+    return {
+        name: ScoreSpread(
+            median(values), float(values.min()), float(values.max()), float(values.mean()), tuple(values.tolist())
+        )
+        for name, values in scores.items()
+        if not np.isnan(values).any()
+    }
 
 
 def median(values: PerModel) -> float:
@@ -308,7 +315,7 @@ def distinguishability(
     def answers(name: str, seeds: slice) -> Answers:
         odds = log_odds[name]
         none = np.full(len(odds), np.nan)
-        accuracies = (scores[name].remaining_accuracy, scores[name].test_accuracy)
+        accuracies = (scores[name].get("remaining_accuracy"), scores[name].get("test_accuracy"))
         return Answers(odds[seeds], *((_values(accuracy) if accuracy else none)[seeds] for accuracy in accuracies))
 
     retrained = answers(RETRAINING, slice(half, None))
@@ -338,7 +345,7 @@ def compare_with_retrained(
     def places(name: str) -> dict[Score, Place]:
         places: dict[Score, Place] = {}
         for measure in dict.fromkeys((*COMPARED, *OF_TEXTS)):
-            method_scores, retrained_scores = (getattr(scores[of], measure) for of in (name, RETRAINING))
+            method_scores, retrained_scores = (scores[of].get(measure) for of in (name, RETRAINING))
             if method_scores and retrained_scores:
                 places[measure] = place(_values(method_scores), _values(retrained_scores), protocol.p_value_threshold)
         return places

@@ -31,7 +31,7 @@ LEAST_SEEDS = 16
 
 OfClasses = Literal["efficacy", "bound", "remaining_accuracy", "forgotten_accuracy", "test_accuracy", "attack"]
 OfTexts = Literal["remaining_log_likelihood", "forgotten_log_likelihood", "test_log_likelihood"]
-Score = OfClasses | OfTexts
+Score = Literal["information"] | OfClasses | OfTexts
 Conclusion = Literal["distinguishable", "not distinguishable", "inconclusive"]
 
 FORGETTING: tuple[Score, ...] = ("efficacy", "bound", "forgotten_accuracy", "attack", "forgotten_log_likelihood")
@@ -79,26 +79,15 @@ class ScoreSpread(StrictStruct, frozen=True, omit_defaults=True):
     interval: tuple[NumberOrNaN, NumberOrNaN] | None = None
 
 
-class MethodScores(StrictStruct, frozen=True, omit_defaults=True):
-    """The scores of one method's models; None where they were not measured.
+MethodScores = dict[Score, ScoreSpread]
+"""The scores of one method's models, as far as they were measured.
 
-    The gradients of `efficacy`, `information` and `bound` (`jaxaudit.metrics.Efficacy`) are of the log-probability of a
-    record's class; of records of text, of the mean log-likelihood of its tokens. `attack` is the mean probability of
-    membership that a learned attack gives the records to forget; without information it is `Protocol.members_share`,
-    and a low value alone is no proof of forgetting: see `attack_each` of `compare_unlearning`. Log-likelihoods are of
-    records of text, which have no accuracy and no attack: the mean over records of their tokens' mean, in nats.
-    """
-
-    efficacy: ScoreSpread | None = None
-    information: ScoreSpread | None = None
-    bound: ScoreSpread | None = None
-    remaining_accuracy: ScoreSpread | None = None
-    forgotten_accuracy: ScoreSpread | None = None
-    test_accuracy: ScoreSpread | None = None
-    attack: ScoreSpread | None = None
-    remaining_log_likelihood: ScoreSpread | None = None
-    forgotten_log_likelihood: ScoreSpread | None = None
-    test_log_likelihood: ScoreSpread | None = None
+The gradients of `efficacy`, `information` and `bound` (`jaxaudit.metrics.Efficacy`) are of the log-probability of a
+record's class; of records of text, of the mean log-likelihood of its tokens. `attack` is the mean probability of
+membership that a learned attack gives the records to forget; without information it is `Protocol.members_share`, and a
+low value alone is no proof of forgetting: see `attack_each` of `compare_unlearning`. Log-likelihoods are of records of
+text, which have no accuracy and no attack: the mean over records of their tokens' mean, in nats.
+"""
 
 
 class MethodResult(StrictStruct, frozen=True, kw_only=True):
@@ -145,7 +134,7 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     @property
     def of_texts(self) -> bool:
         """Whether the records are texts, which have no classes."""
-        return bool(self[ORIGINAL].scores.forgotten_log_likelihood)
+        return "forgotten_log_likelihood" in self[ORIGINAL].scores
 
     @property
     def compared(self) -> bool:
@@ -155,23 +144,19 @@ class UnlearnResult(StrictStruct, frozen=True, kw_only=True):
     @property
     def band(self) -> tuple[float, float] | None:
         """The range of the efficacies of retrained models."""
-        spread = self[RETRAINING].scores.efficacy
+        spread = self[RETRAINING].scores.get("efficacy")
         return (spread.low, spread.high) if spread else None
 
     def drawn(self) -> "list[plot.MethodMarks]":
         """The methods whose efficacy was measured, as charts take them."""
         from jaxaudit.plots import charts as plot
 
-        rows = [
-            (method.name, method.scores.efficacy, method.scores.bound, method.scores.attack) for method in self.methods
-        ]
-        return [
-            plot.MethodMarks(
-                name, np.array(efficacy.values), np.array(bound.values), attack and np.array(attack.values)
-            )
-            for name, efficacy, bound, attack in rows
-            if efficacy and bound
-        ]
+        marks = []
+        for method in self.methods:
+            values = {name: np.array(spread.values) for name, spread in method.scores.items()}
+            if {"efficacy", "bound"} <= values.keys():
+                marks.append(plot.MethodMarks(method.name, values["efficacy"], values["bound"], values.get("attack")))
+        return marks
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,9 +181,9 @@ class UnlearnAudit:
         """The conclusion on all methods: the worst verdict."""
         return self.result.finding
 
-    def scores(self, name: str, score: str) -> Float[np.ndarray, " seeds"]:
-        """`score`, an attribute of `MethodScores`, of each of a method's models; NaN: no value."""
-        spread = getattr(self.result[name].scores, score)
+    def scores(self, name: str, score: Score) -> Float[np.ndarray, " seeds"]:
+        """A score of each of a method's models; NaN: no value."""
+        spread = self.result[name].scores.get(score)
         return np.array(spread.values) if spread else np.full(self.result.protocol.seeds, np.nan)
 
     def plot(self) -> "Figure":
@@ -394,7 +379,7 @@ def _checks(result: UnlearnResult) -> tuple[Checked, ...]:
     perfect = [
         method.name
         for method in result.methods
-        if method.scores.efficacy and any(map(math.isinf, method.scores.efficacy.values))
+        if "efficacy" in method.scores and any(map(math.isinf, method.scores["efficacy"].values))
     ]
     few = (
         f"{seeds} cannot show any difference: the smallest p-value, {2.0 ** (1 - protocol.seeds):.2g}, is above "

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from jaxaudit.audits.unlearn.evaluate import challenge_and_u_lira, end, score_spread
+from jaxaudit.audits.unlearn.evaluate import challenge_and_u_lira, end, score_spreads
 from jaxaudit.audits.unlearn.outputs_result import (
     AGAIN,
     FALSE_POSITIVE_RATE,
@@ -23,7 +23,7 @@ from jaxaudit.audits.unlearn.outputs_result import (
     scored_finding,
     shortfalls_of,
 )
-from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING, MethodResult, MethodScores, ScoreSpread, together
+from jaxaudit.audits.unlearn.result import ORIGINAL, RETRAINING, MethodResult, MethodScores, Score, together
 from jaxaudit.data.outputs.kinds import Kind
 from jaxaudit.data.outputs.model_copies import refuse_odd_models, same_models
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
@@ -117,11 +117,7 @@ def score_unlearning(
         scored[name] = MethodResult(
             name=name,
             models=len(side),
-            scores=MethodScores(
-                forgotten_accuracy=_over_models(side.forgotten_accuracy),
-                remaining_accuracy=_over_models(side.remaining_accuracy),
-                test_accuracy=_over_models(side.test_accuracy),
-            ),
+            scores=_over_models(side),
             challenge=challenge,
             u_lira=lira and lira.accuracy,
             true_positive_rate=rate,
@@ -160,10 +156,16 @@ def _answers(side: GivenModels, rows: slice) -> Answers:
     return Answers(side.log_odds[rows], side.remaining_accuracy[rows], side.test_accuracy[rows])
 
 
-def _over_models(shares: PerModel) -> ScoreSpread | None:
-    """An accuracy over independent models; None if unknown."""
-    spread, mean = score_spread(shares), mean_of_models(shares)
-    return spread and replace(spread, interval=(mean.low, mean.high))
+def _over_models(side: GivenModels) -> MethodScores:
+    """The accuracies over independent models, as far as they are known."""
+    shares: dict[Score, PerModel] = {
+        "remaining_accuracy": side.remaining_accuracy,
+        "forgotten_accuracy": side.forgotten_accuracy,
+        "test_accuracy": side.test_accuracy,
+    }
+    means = {name: mean_of_models(values) for name, values in shares.items()}
+    spreads = score_spreads(shares).items()
+    return {name: replace(spread, interval=(means[name].low, means[name].high)) for name, spread in spreads}
 
 
 def _refuse_shared(sides: Mapping[str, GivenModels], retrained: GivenModels, compared: int) -> None:

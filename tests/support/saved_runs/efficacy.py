@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from jaxaudit.audits import EfficacyAudit, EfficacyResult, Measured, audit_of_weights
+from jaxaudit.audits import EfficacyAudit, EfficacyResult, WeightsExposure, audit_of_weights
 from jaxaudit.kernels import Categorical, SequenceLikelihood
 from jaxaudit.metrics import EfficacyByLayer, efficacy
 from jaxaudit.report import Run, recorded
@@ -14,15 +15,28 @@ CLASSES = Categorical()
 CONTRACTED = {"dense/kernel": "contracted"}
 
 
-def weights(name: str, norms: list[float], paths: dict[str, str] = CONTRACTED, *, short: bool = False) -> Measured:
+Weights = tuple[WeightsExposure, EfficacyByLayer]
+
+
+def weights(
+    name: str,
+    norms: list[float],
+    paths: dict[str, str] = CONTRACTED,
+    *,
+    short: bool = False,
+    accuracy: float | None = 0.5,
+) -> Weights:
     """Weights whose squared gradient norm on each record is given."""
     values = np.array(norms)
     found = efficacy(values, float(values.min()))
-    return Measured(name, EfficacyByLayer(values, {"dense": found}, found, paths, short), 0.5, -1.0)
+    numbers = msgspec.structs.asdict(found)
+    layers = {"dense": found}
+    exposure = WeightsExposure(**numbers, name=name, accuracy=accuracy, mean_log_probability=-1.0, layers=layers)
+    return exposure, EfficacyByLayer(values, layers, found, paths, short)
 
 
 def efficacy_audit(
-    *models: Measured,
+    *models: Weights,
     draws: bool = False,
     class_names: tuple[str, ...] = ("a", "b", "c"),
     notes: tuple[str, ...] = (),
@@ -30,8 +44,10 @@ def efficacy_audit(
 ) -> EfficacyAudit:
     """An audit of these weights, the first in question; record i is of class i of 3."""
     models = models or (weights("mine", [0.5, 0.1, 0.15]), weights("retrained", [0.0, 0.0, 0.0]))
-    labels = np.arange(len(models[0].by_layer.per_example))
-    return audit_of_weights(models, labels, class_names, 3, likelihood=likelihood, draws=draws, notes=notes)
+    exposures, measured = zip(*models, strict=True)
+    labels = np.arange(len(measured[0].per_example))
+    how: Any = {"likelihood": likelihood, "draws": draws, "notes": notes}
+    return audit_of_weights(exposures, measured, labels, class_names, 3, **how)
 
 
 def efficacy_run(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxaudit.audits import (
+    COMPARED,
     RETRAINING,
     MethodScores,
     UnlearnAudit,
@@ -13,7 +14,7 @@ from jaxaudit.audits import (
     compare_with_retrained,
     concluded_result,
     protocol_of,
-    score_spread,
+    score_spreads,
 )
 from jaxaudit.metrics import ChallengeScore, Estimate, ULira
 from jaxaudit.report import Run, recorded
@@ -45,14 +46,10 @@ def unlearn_audit(
     def scores(name: str, factors: Factors, crumbs: float = 1e-6) -> MethodScores:
         # Ranks differ where nothing else does, and the signs of the differences alternate.
         rest = SPREAD + crumbs * (-1.0) ** np.arange(SEEDS)
-        columns = {
-            each: SPREAD * factors[each] if each in factors else rest
-            for each in MethodScores.__struct_fields__
-            if "likelihood" not in each
-        }
+        columns = {each: SPREAD * factors[each] if each in factors else rest for each in ("information", *COMPARED)}
         if not attacked or name == "untrained":
             columns["attack"] = np.full(SEEDS, np.nan)
-        return MethodScores(**{each: score_spread(values[:seeds]) for each, values in columns.items()})
+        return score_spreads({each: values[:seeds] for each, values in columns.items()})
 
     made = {
         "untrained": scores("untrained", {"efficacy": 0.1, "bound": 0.1}),

@@ -19,9 +19,10 @@ from jaxaudit.audits.finding import Confidence, Finding, Tone, no_confidence, un
 from jaxaudit.audits.finding import sentence as as_sentence
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
-from jaxaudit.audits.ks.result import Details, OwnNumbers
+from jaxaudit.audits.ks.result import Details
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import Number
 from jaxaudit.metrics.arrays import Indices, OneKey
 from jaxaudit.metrics.checks import (
     HOLDOUT_LIKE_QUERY,
@@ -39,8 +40,8 @@ from jaxaudit.metrics.usage import (
     WORDING,
     Usage,
     at_most,
+    is_share_known,
     refuse_stated,
-    used_share,
     without_fraction,
 )
 from jaxaudit.randomness import stream
@@ -186,7 +187,7 @@ class Judgement(NamedTuple):
         finding: the verdict; the audit adds the checks.
         rests_on: names of the checks that it depends on. `weakened_by`: those that only weaken it when they fail.
         checks: the checks that the test itself made.
-        details: the numbers of the test, as the result has them: of a test of use, of rho, or its own by name.
+        details: the numbers of a test of use, or of rho, as the result has them. `numbers`: further ones, by name.
         p, fraction: how far to trust `p_never`, and the fraction with its limits; by default as for the verdict.
         again: gives the finding for other numbers, such as an adjusted p-value, and the checks that it depends on.
     """
@@ -196,11 +197,12 @@ class Judgement(NamedTuple):
     finding: Finding
     rests_on: frozenset[str]
     checks: tuple[Check, ...] = ()
-    details: Details = OwnNumbers()
+    details: Details = None
     weakened_by: frozenset[str] = frozenset()
     p: Trust = NOT_SAID
     fraction: Trust = NOT_SAID
     again: Callable[[Usage], tuple[Finding, frozenset[str]]] | None = None
+    numbers: Mapping[str, Number] = MappingProxyType({})
 
     def of(self, usage: Usage) -> "Judgement":
         """The judgement for these numbers of the same target."""
@@ -356,12 +358,12 @@ def of_use(test: Any, usage: Usage, more: str, trust: Confidence, words: Words =
     if usage.p_never_adjusted is not None:
         p_unused = f"{p_text(usage.p_never_adjusted)}, adjusted for all targets"
     if usage.verdict == "not forgotten":
-        share = used_share(usage)
-        between = share and f"{percent_text(share.value)} ({percent_text(share.low)} to {percent_text(share.high)})"
-        shown = between and words.share.format(share=between)
-        sentence = " ".join(filter(None, (words.detected.format(p=p_unused), shown)))
+        sentence, is_known = words.detected.format(p=p_unused), is_share_known(usage)
+        if words.share and is_known:
+            share, low, high = map(percent_text, (usage.fraction, usage.fraction_low, usage.fraction_high))
+            sentence += " " + words.share.format(share=f"{share} ({low} to {high})")
         reasons = (f"{p_unused} for a target that {words.none}", *usage.reasons)
-        beyond = (words.beyond,) if words.beyond and share and share.low == 1 < share.value else ()
+        beyond = (words.beyond,) if words.beyond and is_known and usage.fraction_low == 1 < usage.fraction else ()
         return Finding(usage.verdict, "bad", sentence, reasons, trust, caveats=(*beyond, test.assumes))
     if usage.verdict == "forgotten":
         most, level = at_most(usage.upper), f"{1 - ALPHA:.0%}"

@@ -85,7 +85,6 @@ from .power.audit import measure_power as measure_power
 from .power.audit import power_of_models as power_of_models
 from .power.audit import power_of_scores as power_of_scores
 from .power.result import FRACTIONS as FRACTIONS
-from .power.result import Chance as Chance
 from .power.result import PowerAudit as PowerAudit
 from .power.result import PowerResult as PowerResult
 from .power.result import Size as Size

@@ -132,14 +132,14 @@ WANTED = 0.95
 """The desired probability of detection."""
 
 
-def draw_probabilities(axes: "Axes", sizes: Sequence[Any], wanted_fraction: float) -> None:
-    """Draws a line for each `Size`: used fraction across, on a logarithmic axis, probability of detection up."""
-    ticks = [chance.fraction for chance in sizes[0].chances]
-    for place, size in enumerate(sizes):
+def draw_probabilities(axes: "Axes", result: Any) -> None:
+    """Draws a line for each size: used fraction across, on a logarithmic axis, probability of detection up."""
+    ticks, wanted_fraction = result.fractions, result.fraction
+    for place, size in enumerate(result.sizes):
         of_line = {"linewidth": 2.6, "markersize": 6} if size.given else {"linewidth": 1.4, "markersize": 4.5}
         name = f"{size.query:,} + {size.holdout:,}{' (given)' if size.given else ''}"
         how: dict[str, Any] = {**of_line, "clip_on": False, "label": name, **series_line(place)}
-        axes.plot(ticks, [chance.probability for chance in size.chances], MARKERS[place % len(MARKERS)], **how)
+        axes.plot(ticks, size.chances, MARKERS[place % len(MARKERS)], **how)
     axes.axhline(WANTED, color=MUTED, linewidth=1.2, linestyle=DASHES[2])
     axes.axvline(wanted_fraction, color=MUTED, linewidth=1.2, linestyle=DASHES[3])
     dress(axes, "used fraction of the query set", "probability of detection")

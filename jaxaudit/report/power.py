@@ -80,8 +80,8 @@ def power_part(run: Run[PowerResult]) -> RunContent:
         (
             _concluded(result, scored),
             _forgotten(result, scored),
-            _detection(BY_SIZE, result.sizes, "terminal"),
-            _detection(LARGER, result.holdouts, "both"),
+            _detection(BY_SIZE, result, result.sizes, "terminal"),
+            _detection(LARGER, result, result.holdouts, "both"),
         ),
         (
             "*: the sizes given. Min. detectable: the smallest used fraction that would be detected with 95% "
@@ -104,22 +104,26 @@ def _picture(result: PowerResult) -> Picture:
         "detection",
         "Probability of detection by used fraction",
         f"A line for each size: query + holdout records. Upright: the fraction asked about. Level: {WANTED:.0%}.",
-        chart(lambda axes: plot.draw_probabilities(axes, result.sizes, result.fraction)),
-        _detection(BY_SIZE, result.sizes, "page"),
+        chart(lambda axes: plot.draw_probabilities(axes, result)),
+        _detection(BY_SIZE, result, result.sizes, "page"),
     )
 
 
-def _detection(title: str, sizes: Sequence[Size], on: Where) -> PageTable:
+def _detection(title: str, result: PowerResult, sizes: Sequence[Size], on: Where) -> PageTable:
     columns = {
-        "query\nrecords": lambda size: f"{'*' if size.given else ''}{size.query:,}",
+        "query\nrecords": _query,
         "holdout\nrecords": ("holdout", count_text),
         **{
-            f"{fraction_text(chance.fraction)}\nused": lambda size, at=at: _percent(size.chances[at].probability)
-            for at, chance in enumerate(sizes[0].chances)
+            f"{fraction_text(used)}\nused": lambda size, at=at: _percent(size.chances[at])
+            for at, used in enumerate(result.fractions)
         },
         "min.\ndetectable": ("min_detectable", _fraction),
     }
     return table_of(title, sizes, columns, on=on)
+
+
+def _query(size: Size) -> str:
+    return f"{'*' if size.given else ''}{size.query:,}"
 
 
 def _needed(result: PowerResult) -> str:
@@ -154,7 +158,7 @@ def _fraction(value: float | None) -> str:
 
 def _concluded(result: PowerResult, scored: bool) -> PageTable:
     """Probabilities of each verdict by available evidence and by how much a target memorises, at the given sizes."""
-    concluded = [row for row in result.concluded if not (scored and row.by == WITH_MODELS)]
+    concluded = [row for row in result.given.conclusions if not (scored and row.by == WITH_MODELS)]
     columns = {
         "with": lambda row: WITH[row.by],
         "remembers": lambda row: MUCH.get(row.remembers, f"{row.remembers:g}"),
@@ -169,19 +173,15 @@ def _concluded(result: PowerResult, scored: bool) -> PageTable:
 def _forgotten(result: PowerResult, scored: bool) -> PageTable:
     """The probability of `forgotten` by numbers of records, evidence, and how much a target memorises."""
     kinds: dict[By, str] = {"members": "alone:"} if scored else {WITH_MODELS: "models:", "members": "alone:"}
-    by_sizes: dict[tuple[int, int, int], list[str]] = {}
-    for row in result.conclusions:
-        if row.by in kinds:
-            by_sizes.setdefault((row.query, row.holdout, row.members), []).append(_percent(row.forgotten))
-    sizes_given = (result.given.query, result.given.holdout, result.concluded[0].members)
+    rows = [(size, [row for row in size.conclusions if row.by in kinds]) for size in result.sizes]
     heads = [f"{short}\n{much}" for short in kinds.values() for much in MUCH.values()]
     columns = {
-        "query\nrecords": lambda row: f"{'*' if row[0] == sizes_given else ''}{row[0][0]:,}",
-        "holdout\nrecords": ("0.1", count_text),
-        "member\nrecords": ("0.2", count_text),
-        **{head: lambda row, at=at: row[1][at] for at, head in enumerate(heads)},
+        "query\nrecords": ("0", _query),
+        "holdout\nrecords": ("0.holdout", count_text),
+        "member\nrecords": ("1.0.members", count_text),
+        **{head: (f"1.{at}.forgotten", _percent) for at, head in enumerate(heads)},
     }
-    return table_of(SCALED, by_sizes.items(), columns, on="both")
+    return table_of(SCALED, rows, columns, on="both")
 
 
 def _percent(chance: float | None) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from jaxaudit.audits.finding import Tone
 from jaxaudit.audits.unlearn.outputs_result import AGAIN, UnlearnOutputsResult, check_unlearn_outputs
@@ -168,7 +169,7 @@ def _grid(result: UnlearnResult) -> PageTable:
     """Medians, ranges and positions, in three lines per method, narrow enough for 80 columns."""
     columns = {
         "models": ("name", visible),
-        **{head: lambda method, name=name: _cell(method, name) for name, head in _columns(result).items()},
+        **{head: partial(_cell, name=name) for name, head in _columns(result).items()},
     }
     title = "Median, range over seeds, position among retrained models (~: not distinguishable; ?: too few seeds)"
     tones: dict[str, Tone] = {"above": "bad", "below": "bad"}

@@ -146,7 +146,7 @@ def test_power_is_that_of_the_log_odds_in_the_files(remembering: Bank):
     given = found.given
     assert (given.query, given.holdout, found.fraction) == (QUERY, 200, 0.2)
     chances = [detection_probability(wanted, QUERY, 200, share) for share in FRACTIONS]
-    np.testing.assert_allclose([each.probability for each in given.chances], chances, atol=1e-4)
+    np.testing.assert_allclose(given.chances, chances, atol=1e-4)
     assert power_of_models(open_bank(remembering)).result.given.holdout == HOLDOUT
 
 

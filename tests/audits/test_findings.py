@@ -158,14 +158,14 @@ def test_checks_of_power():
 
 
 def test_without_known_members_nothing_is_forgotten_however_many_records_there_are():
-    found = conclusions(KNOWN, MEMORY, [(10**6, 10**6, 10**6)])
+    found = conclusions(KNOWN, MEMORY, 10**6, 10**6, 10**6)
     assert {each.forgotten is None for each in found if each.by == "holdout"} == {True}
     assert all((each.forgotten or 0) > 0.9 for each in found if each.by != "holdout")
 
 
 @pytest.mark.parametrize(("members", "possible"), [(49, False), (50, True)])
 def test_fewer_members_than_the_test_takes(members: int, possible: bool):
-    found = conclusions(KNOWN, MEMORY, [(300, 300, members)])
+    found = conclusions(KNOWN, MEMORY, 300, 300, members)
     assert {each.forgotten is not None for each in found if each.by != "holdout"} == {possible}
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from jaxaudit import ScoreTable, TargetResult, judge_scores, score_table
-from jaxaudit.audits import know_members, power_of_scores
+from jaxaudit.audits import FRACTIONS, know_members, power_of_scores
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.usage import ALPHA
 
@@ -129,7 +129,7 @@ def test_use_is_found_as_often_as_promised() -> None:
     """Within four standard errors of a share of 60 tables, and a tenth for the approximation."""
     random = np.random.default_rng(1)
     found = power_of_scores(jax.random.key(1), score_table(_pilot(random)), query_size=100)
-    promised = {each.fraction: each.probability for each in found.result.given.chances}
+    promised = dict(zip(FRACTIONS, found.result.given.chances, strict=True))
     for fraction in (0.25, 0.5):
         detected = 0
         for number in range(RUNS):

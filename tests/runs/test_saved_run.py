@@ -275,7 +275,7 @@ def unmeasured(value: dict[str, Any]) -> None:
 UNFIT: dict[str, tuple[tuple[Change, str], ...]] = {
     "power": (
         (lambda v: v["sizes"][0]["chances"].pop(), "different fractions"),
-        (lambda v: v["conclusions"].pop(), "not those of its sizes"),
+        (lambda v: v["sizes"][0]["conclusions"].pop(), "not those of its sizes"),
     ),
     "pdtp": (
         (lambda v: v.update(records_measured=39), "^it|^its"),

@@ -17,7 +17,7 @@ from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest
 from jaxaudit.audits.power.result import (
     ENOUGH_MODELS,
     FRACTIONS,
-    Chance,
+    Conclusion,
     Measured,
     PowerAudit,
     PowerResult,
@@ -173,21 +173,23 @@ def audit_of(
     """The audit for these sizes of the three sets, from how far scores separate members from non-members."""
     models = measured.models if models is None else models
     query, holdout, _ = sizes_given
-    scaled = [tuple(max(2, round(scale * records)) for records in sizes_given) for scale in SCALES]
+    scaled = [[max(2, round(scale * records)) for records in sizes_given] for scale in SCALES]
 
-    def size_of(n: int, m: int, is_given: bool) -> Size:
-        chances = tuple(Chance(fraction, detection_probability(measured, n, m, fraction)) for fraction in FRACTIONS)
-        return Size(n, m, is_given, chances, min_detectable_fraction(measured, n, m, models))
+    def size_of(n: int, m: int, is_given: bool, concluded: tuple[Conclusion, ...] = ()) -> Size:
+        chances = tuple(detection_probability(measured, n, m, used) for used in FRACTIONS)
+        return Size(n, m, is_given, chances, min_detectable_fraction(measured, n, m, models), concluded)
 
     result = PowerResult(
         finding=UNDECIDED,
         separation=measured,
-        sizes=tuple(size_of(n, m, scale == 1) for scale, (n, m, _) in zip(SCALES, scaled, strict=True)),
+        sizes=tuple(
+            size_of(n, m, scale == 1, conclusions(measured, memory, n, m, members))
+            for scale, (n, m, members) in zip(SCALES, scaled, strict=True)
+        ),
         holdouts=tuple(size_of(query, times * query, times * query == holdout) for times in HOLDOUTS),
         fraction=fraction,
         records_needed=records_needed(measured, fraction),
         memory=memory,
-        conclusions=conclusions(measured, memory, scaled),
     )
     return PowerAudit(msgspec.structs.replace(result, finding=power_finding(result, of)))
 

@@ -1,6 +1,6 @@
 """The result of the `power` audit, which is its JSON, with the probable conclusions on a target before there is one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -36,29 +36,11 @@ REMEMBERS = (1.0, 0.5, 0.25)
 ALL, PART = 1.0, 0.25
 
 
-class Chance(StrictStruct, frozen=True):
-    """The probability that use of this fraction is detected at the 5% level; `chance_noticed` in JSON."""
-
-    fraction: float
-    probability: float = field(name="chance_noticed")
-
-
-class Size(StrictStruct, frozen=True):
-    """The power of an audit of so many query and holdout records: the probability of detection for each of `FRACTIONS`,
-    and the smallest fraction detected with 95% probability, if any (`least_noticed` in JSON). `given`: asked.
-    """
-
-    query: int
-    holdout: int
-    given: bool
-    chances: tuple[Chance, ...]
-    min_detectable: Number = field(name="least_noticed")
-
-
 class Conclusion(StrictStruct, frozen=True):
-    """The probable conclusions on a target, at these sizes (0 members: without any), `by` the available evidence.
+    """The probable conclusions on a target at some sizes, `by` the available evidence.
 
     Attributes:
+        members: number of known members; 0 without any.
         remembers: how much the target memorises, as a multiple of what the shadow models memorise.
         memory: the expected difference between known members and holdout, in standard errors; None without known
             members, infinite if scores have no spread.
@@ -68,14 +50,30 @@ class Conclusion(StrictStruct, frozen=True):
     """
 
     by: By
-    query: int
-    holdout: int
     members: int
     remembers: float
     memory: Extended | None
     forgotten: Number
     all_used: float
     part_used: float
+
+
+class Size(StrictStruct, frozen=True):
+    """The power of an audit of so many query and holdout records.
+
+    Attributes:
+        given: whether these numbers were asked about.
+        chances: the probability that use is detected at the 5% level, of each of the result's `fractions`.
+        min_detectable: the smallest fraction that is detected with 95% probability, if any; `least_noticed` in JSON.
+        conclusions: the probabilities of each verdict, with and without known members; of planned sizes alone.
+    """
+
+    query: int
+    holdout: int
+    given: bool
+    chances: tuple[float, ...]
+    min_detectable: Number = field(name="least_noticed")
+    conclusions: tuple[Conclusion, ...] = ()
 
 
 class PowerResult(StrictStruct, frozen=True, kw_only=True):
@@ -92,7 +90,7 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
         records_needed: the number of query records that detect use of `fraction` with 95% probability, given as many
             holdout records; None if no number does.
         memory: as `separation`, of the members test's score.
-        conclusions: the probabilities of each verdict, with and without known members, at each of `sizes`.
+        fractions: the used fractions whose probability of detection each size has.
     """
 
     finding: Finding
@@ -102,25 +100,15 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
     fraction: float
     records_needed: int | None
     memory: Memory
-    conclusions: tuple[Conclusion, ...]
+    fractions: tuple[float, ...] = FRACTIONS
 
     @property
     def given(self) -> Size:
         """Power at the given sizes."""
         return next(size for size in self.sizes if size.given)
 
-    @property
-    def concluded(self) -> tuple[Conclusion, ...]:
-        """The probable conclusions at the given sizes."""
-        size = self.given
-        return tuple(
-            conclusion
-            for conclusion in self.conclusions
-            if (conclusion.query, conclusion.holdout) == (size.query, size.holdout)
-        )
 
-
-def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int, ...]]) -> tuple[Conclusion, ...]:
+def conclusions(measured: Separation, memory: Memory, query: int, holdout: int, members: int) -> tuple[Conclusion, ...]:
     """The probable conclusions at these sizes of query set, holdout and known members, by the holdout test (`measured`)
     and the members test (`memory`). With shadow models, the holdout test detects use, also beside known members.
     """
@@ -130,7 +118,7 @@ def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int,
         "holdout": (None, measured),
     }
 
-    def one(by: By, factor: float, query: int, holdout: int, members: int) -> Conclusion:
+    def one(by: By, factor: float) -> Conclusion:
         limited, testing = separations[by]
         limited, testing = limited and remembering(limited, factor), remembering(testing, factor)
         errors = forgotten = None
@@ -139,9 +127,9 @@ def conclusions(measured: Separation, memory: Memory, sizes: Iterable[tuple[int,
             if members >= LEAST_MEMBERS:
                 forgotten = forgotten_probability(limited, query, holdout, members, units=memory.units)
         used = (detection_probability(testing, query, holdout, used) for used in (ALL, PART))
-        return Conclusion(by, query, holdout, members if limited else 0, factor, errors, forgotten, *used)
+        return Conclusion(by, members if limited else 0, factor, errors, forgotten, *used)
 
-    return tuple(one(by, factor, *pair) for pair in sizes for by in separations for factor in REMEMBERS)
+    return tuple(one(by, factor) for by in separations for factor in REMEMBERS)
 
 
 @dataclass(frozen=True)
@@ -171,18 +159,17 @@ class PowerAudit:
         from jaxaudit.plots.style import canvas
 
         figure, axes = canvas()
-        plot.draw_probabilities(axes, self.result.sizes, self.result.fraction)
+        plot.draw_probabilities(axes, self.result)
         return figure
 
 
 def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
-    fractions = {tuple(chance.fraction for chance in size.chances) for size in (*result.sizes, *result.holdouts)}
-    demand(len(fractions) == 1, "its sizes have different fractions, or none")
-    planned = {(row.query, row.holdout, row.by, row.remembers) for row in result.conclusions}
-    of_sizes = {
-        (size.query, size.holdout, by, factor) for size in result.sizes for by in get_args(By) for factor in REMEMBERS
-    }
-    demand(planned == of_sizes, "its conclusions are not those of its sizes")
+    counts = {len(size.chances) for size in (*result.sizes, *result.holdouts)}
+    demand(counts == {len(result.fractions)}, "its sizes have different fractions, or none")
+    planned = [(by, factor) for by in get_args(By) for factor in REMEMBERS]
+    for size in result.sizes:
+        rows = [(row.by, row.remembers) for row in size.conclusions]
+        demand(rows == planned, "its conclusions are not those of its sizes")
 
 
 ENOUGH_MODELS = 19
@@ -234,7 +221,7 @@ def power_finding(power: PowerResult, of: Measured) -> Finding:
         )
         sentence += f"use of {shown} or more of the query set would be detected with {POWER:.0%} probability."
         sentence += "" if sufficient else f" Use of {wanted_text} would not."
-    sentence += forgotten_in_words(power.concluded, of)
+    sentence += forgotten_in_words(size.conclusions, of)
     reasons = (
         f"mean score of records in training less that of others: {measured.difference:.3g}, over {models} {MODELS[of]}",
         f"its standard deviation between models: {np.sqrt(measured.between):.3g}",
@@ -242,7 +229,7 @@ def power_finding(power: PowerResult, of: Measured) -> Finding:
     )[: 3 if of == "training" else 2]
     few = models < ENOUGH_MODELS
     caveats = {"training": (), "bank": (BANKED,), "scores": (OF_SCORES,)}[of] + CAVEATS[of == "scores" :]
-    caveats += (MEMORY,) if power.concluded else ()
+    caveats += (MEMORY,) if size.conclusions else ()
     why = f"A normal approximation, measured on {models} {MODELS[of]}{' only' if few else ''}."
     return Finding(
         "sufficient" if sufficient else "insufficient",
@@ -256,10 +243,10 @@ def power_finding(power: PowerResult, of: Measured) -> Finding:
     )
 
 
-def forgotten_in_words(concluded: tuple[Conclusion, ...], of: Measured) -> str:
+def forgotten_in_words(conclusions: tuple[Conclusion, ...], of: Measured) -> str:
     """A sentence on whether a target that used nothing would be called `forgotten`; empty without conclusions."""
     by = "members" if of == "scores" else "members and shadow models"
-    of_whole = [conclusion for conclusion in concluded if conclusion.by == by and conclusion.remembers == 1]
+    of_whole = [conclusion for conclusion in conclusions if conclusion.by == by and conclusion.remembers == 1]
     if not of_whole:
         return ""
     conclusion = of_whole[0]

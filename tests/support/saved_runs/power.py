@@ -8,7 +8,6 @@ from jaxaudit import HoldoutTest, MembersTest
 from jaxaudit.audits import (
     FRACTIONS,
     UNDECIDED,
-    Chance,
     PowerAudit,
     PowerResult,
     Size,
@@ -27,7 +26,7 @@ def power_audit(
     fraction: float = 0.1, query: int = 500, holdout: int = 500, measured: Separation = KNOWN
 ) -> PowerAudit:
     """What a measured separation says of sizes and of a fraction asked about."""
-    models = measured.models
+    models, memory = measured.models, Memory(replace(measured, outside=0.2), replace(measured, stretch=1.1))
     numbers = [(query // 2, holdout // 2), (query, holdout), (2 * query, 2 * holdout)]
     sizes, holdouts = (
         tuple(
@@ -35,14 +34,14 @@ def power_audit(
                 n,
                 m,
                 (n, m) == (query, holdout),
-                tuple(Chance(each, detection_probability(measured, n, m, each)) for each in FRACTIONS),
+                tuple(detection_probability(measured, n, m, each) for each in FRACTIONS),
                 min_detectable_fraction(measured, n, m, models),
+                conclusions(measured, memory, n, m, n) if some is numbers else (),
             )
             for n, m in some
         )
         for some in (numbers, [(query, times * query) for times in (1, 2)])
     )
-    memory = Memory(replace(measured, outside=0.2), replace(measured, stretch=1.1))
     result = PowerResult(
         finding=UNDECIDED,
         separation=measured,
@@ -51,7 +50,6 @@ def power_audit(
         fraction=fraction,
         records_needed=records_needed(measured, fraction),
         memory=memory,
-        conclusions=conclusions(measured, memory, [(n, m, n) for n, m in numbers]),
     )
     return PowerAudit(replace(result, finding=power_finding(result, "training")), 8)
 

@@ -9,6 +9,7 @@ from jaxaudit.audits import (
     COMPARED,
     RETRAINING,
     MethodScores,
+    Score,
     UnlearnAudit,
     UnlearnResult,
     compare_with_retrained,
@@ -46,7 +47,9 @@ def unlearn_audit(
     def scores(name: str, factors: Factors, crumbs: float = 1e-6) -> MethodScores:
         # Ranks differ where nothing else does, and the signs of the differences alternate.
         rest = SPREAD + crumbs * (-1.0) ** np.arange(SEEDS)
-        columns = {each: SPREAD * factors[each] if each in factors else rest for each in ("information", *COMPARED)}
+        columns: dict[Score, np.ndarray] = {
+            each: SPREAD * factors[each] if each in factors else rest for each in ("information", *COMPARED)
+        }
         if not attacked or name == "untrained":
             columns["attack"] = np.full(SEEDS, np.nan)
         return score_spreads({each: values[:seeds] for each, values in columns.items()})

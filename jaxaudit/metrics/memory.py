@@ -146,11 +146,11 @@ def set_means(scores: Numbers, sizes: tuple[int, int, int], groups: AnyIntegers 
 
 def means_within(scores: Numbers, sizes: tuple[int, int, int], strata: Integers) -> Ratio:
     """The means of query set and members within strata, as differences from the holdout (`set_effects`)."""
-    differences = set_effects(scores, np.repeat([1, 0, 2], sizes), strata)
-    of_holdout = float(differences.covariance[0, 1])
-    of_query, of_members = (float(variance) - of_holdout for variance in np.diag(differences.covariance))
+    effects, covariance, freedom = set_effects(scores, np.repeat([1, 0, 2], sizes), strata)
+    of_holdout = float(covariance[0, 1])
+    of_query, of_members = (float(variance) - of_holdout for variance in np.diag(covariance))
     variance = (of_query + of_holdout, -2 * of_holdout, of_members + of_holdout)
-    return Ratio(float(differences.effects[0]), float(differences.effects[1]), variance, differences.freedom)
+    return Ratio(float(effects[0]), float(effects[1]), variance, freedom)
 
 
 LEAST_FOLLOWED, LEAST_EXPLAINED = 0.5, 0.1

@@ -20,17 +20,12 @@ from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of
 
 
-class SetEffects(NamedTuple):
-    """How much higher the scores of sets are than those of the first set, within strata, with their covariance."""
-
-    effects: Float[np.ndarray, " sets"]
-    covariance: Float[np.ndarray, "sets sets"]
-    freedom: int
-
-
-def set_effects(scores: Numbers, sets: Integers, strata: Integers) -> SetEffects:
-    """How much higher the scores of each set are than those of set 0, within strata, by least squares. The covariance
-    is the sandwich estimate, with each residual as that from a mean over its stratum.
+def set_effects(
+    scores: Numbers, sets: Integers, strata: Integers
+) -> tuple[Float[np.ndarray, " sets"], Float[np.ndarray, "sets sets"], int]:
+    """How much higher the scores of each set are than those of set 0, within strata, by least squares; the covariance
+    of these effects, and its degrees of freedom. It is the sandwich estimate, with each residual as that from a mean
+    over its stratum.
     """
     indicators = (sets[:, None] == np.arange(1, sets.max() + 1)).astype(np.float64)
     design, values = without_strata(indicators, strata), without_strata(scores[:, None], strata)[:, 0]
@@ -43,7 +38,7 @@ def set_effects(scores: Numbers, sets: Integers, strata: Integers) -> SetEffects
     free = max(1, records - levels - len(effects))
     covariance = inverse @ (design.T @ (design * left[:, None])) @ inverse * records / (free + levels)
     smallest = int(np.bincount(sets[counted], minlength=len(effects) + 1).min())
-    return SetEffects(effects, covariance, max(1, smallest * free // max(records, 1)))
+    return effects, covariance, max(1, smallest * free // max(records, 1))
 
 
 def without_strata(columns: Float[np.ndarray, "n columns"], strata: Integers) -> np.ndarray:

@@ -197,8 +197,8 @@ def share_left(
     def compared(scores: np.ndarray) -> tuple[float, float, int]:
         """Query set minus holdout, the variance of that, and its degrees of freedom."""
         if strata is not None:
-            within = set_effects(scores, is_query.astype(int), strata)
-            return float(within.effects[0]), float(within.covariance[0, 0]), within.freedom
+            effects, covariance, freedom = set_effects(scores, is_query.astype(int), strata)
+            return float(effects[0]), float(covariance[0, 0]), freedom
         difference = float(scores[:size].mean() - (scores[size:].mean() if len(sides) > 1 else 0))
         units = min(len(np.unique(units_of_records(groups, len(target))[side])) for side in sides)
         variance = sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)

@@ -7,8 +7,6 @@ nothing of how much it remembers: a model made worse on all records may still ho
 arXiv 2402.16835). Training on *other* records of the query set's provider looks like use. Prefer a holdout.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy import special
@@ -272,28 +270,18 @@ def own_scatter(outputs: Numbers, shadows: Profile, records: Records) -> float:
     return float(np.sqrt(np.mean((outputs - shadows.outside)[records] ** 2 / shadows.variance[records])))
 
 
-class Shares(NamedTuple):
-    """Used shares and scatter (`own_scatter`) of each shadow model, computed with the other models, and of the target.
-
-    Those of the calibration set are over records that a model was not trained on; 0, and 1 for the scatter, without it.
-    """
-
-    query: PerModel
-    calibration: PerModel
-    scatter: PerModel
-    target_query: float
-    target_calibration: float
-    target_scatter: float
-
-
 def used_shares(
     target: Numbers,
     shadows: Scores,
     membership: Members,
     queried: int,
     unseen: Records | None = None,
-) -> Shares:
-    """Used shares and scatter of a target and of its shadow models; after `queried` follows the calibration set."""
+) -> tuple[Float[np.ndarray, "3 models"], tuple[float, float, float]]:
+    """Used shares of the query set and of the calibration set, which follows after `queried`, and the scatter
+    (`own_scatter`): of each shadow model, computed with the other models, and of the target.
+
+    Those of the calibration set are over records that a model was not trained on; 0, and 1 for the scatter, without it.
+    """
     index = np.arange(len(target))
     query, calibration = index < queried, index >= queried
     unseen = calibration if unseen is None else calibration & unseen
@@ -309,8 +297,7 @@ def used_shares(
         of(model, other_profile, calibration & ~member)
         for model, other_profile, member in zip(shadows, profiles, membership, strict=True)
     ]
-    query_shares, calibration_shares, scatters = np.array(rows).T
-    return Shares(query_shares, calibration_shares, scatters, *of(target, profile(shadows, membership), unseen))
+    return np.array(rows).T, of(target, profile(shadows, membership), unseen)
 
 
 def shadow_test(
@@ -355,8 +342,9 @@ def shadow_test(
     check_ranges("[0, 1)", share=share)
     queried = len(target) if queried is None else queried
     never, fully = check_shadows(target, shadows, membership, queried)
-    used = used_shares(target, shadows, membership, queried, unseen)
-    statistic, own_statistic = used.query - used.calibration, used.target_query - used.target_calibration
+    of_models, (own_query, own_calibration, own_spread) = used_shares(target, shadows, membership, queried, unseen)
+    query_shares, calibration_shares, scatters = of_models
+    statistic, own_statistic = query_shares - calibration_shares, own_query - own_calibration
     without, within = statistic[never], statistic[fully]
     doubts: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
@@ -376,14 +364,14 @@ def shadow_test(
             )
     else:
         refuse_few(len(target) - queried if unseen is None else int(unseen[queried:].sum()))
-        scatter = max(1.0, used.target_scatter / float(np.median(used.scatter[never])))
+        scatter = max(1.0, own_spread / float(np.median(scatters[never])))
         base = without - without.mean()
         noise = float(np.var(base, ddof=1))
         variance = scatter**2 * noise
         critical = scatter * float(np.sort(base)[-int(np.floor(ALPHA * (1 + never.sum()) + 1e-9))])
         widths = [scatter, scatter]
         accuracies = accuracies_on_unused(target, shadows, membership, queried, unseen)
-        doubts = calibration_used(used.target_calibration, used.calibration, *accuracies)
+        doubts = calibration_used(own_calibration, calibration_shares, *accuracies)
     centre, some = float(without.mean()), ~never & ~fully
     partly = (float(membership[some, :queried].mean()), float(statistic[some].mean() - centre)) if some.any() else None
     effect = Effect(

@@ -134,7 +134,7 @@ WANTED = 0.95
 
 def draw_probabilities(axes: "Axes", result: Any) -> None:
     """Draws a line for each size: used fraction across, on a logarithmic axis, probability of detection up."""
-    ticks, wanted_fraction = result.fractions, result.fraction
+    ticks, wanted_fraction = list(result.fractions), result.fraction
     for place, size in enumerate(result.sizes):
         of_line = {"linewidth": 2.6, "markersize": 6} if size.given else {"linewidth": 1.4, "markersize": 4.5}
         name = f"{size.query:,} + {size.holdout:,}{' (given)' if size.given else ''}"

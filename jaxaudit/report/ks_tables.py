@@ -284,13 +284,13 @@ def groups_beside(targets: Sequence[TargetResult], sets: ComparedSets) -> tuple[
     findings = []
     for target in targets:
         if grouping := target.grouping:
-            verdicts = {group.verdict for group in target.groups}
+            verdicts = {group.verdict for group in grouping.groups}
             # A table without a model's name has the target itself.
             kind = "model" if sets.scores and target.name != sets.query.name else "target"
             about = f"By group, {kind} {visible(target.name)}"
             conditions = tuple(f"group-{verdict}" for verdict in FOUND if verdict in verdicts)
-            notes = *_columns(target.groups), NUMBERED, grouping.adjustment
-            findings.append(Beside(about, grouping.finding, conditions, _table(about, target.groups), notes))
+            notes = *_columns(grouping.groups), NUMBERED, grouping.adjustment
+            findings.append(Beside(about, grouping.finding, conditions, _table(about, grouping.groups), notes))
     return tuple(findings)
 
 

@@ -57,7 +57,7 @@ def _judged(columns: dict[str, Any]) -> Any:
 
 
 def _verdicts(target: Any) -> dict[int, str]:
-    return {group.name: group.verdict for group in target.groups}
+    return {group.name: group.verdict for group in target.grouping.groups}
 
 
 def _dealt(random: np.random.Generator, query: list[int], holdout: list[int], used: int) -> dict[str, Any]:
@@ -81,11 +81,12 @@ def _dealt(random: np.random.Generator, query: list[int], holdout: list[int], us
 def test_remembered_groups_are_found_by_what_there_is(basis: str, world: dict[str, Any]) -> None:
     columns = _columns(np.random.default_rng(1), used=1, **world)
     found = _judged(columns)
-    assert {group.basis for group in found.groups} == {basis}
+    assert {group.basis for group in found.grouping.groups} == {basis}
     # By models, nobody is accused: what a t-test says of 20 groups at once is not proven.
     verdict = "suspected" if basis == "models" else "remembered"
-    assert _verdicts(found) == {name: verdict if name == 1 else "not found" for name in range(1, len(found.groups) + 1)}
-    first = found.groups[0]
+    count = len(found.grouping.groups)
+    assert _verdicts(found) == {name: verdict if name == 1 else "not found" for name in range(1, count + 1)}
+    first = found.grouping.groups[0]
     assert first.name == 1
     assert first.p_never <= first.p_adjusted <= 0.05
     assert first.effect > 0
@@ -109,8 +110,8 @@ def test_too_few_holdout_groups_are_said_with_the_number_that_is_needed() -> Non
     # Below 19 groups no p-value reaches 5% alone, so none is counted.
     found = _judged(_columns(np.random.default_rng(3), used=1, query=8, holdout=18))
     assert set(_verdicts(found).values()) == {"cannot be found"}
-    assert {group.p_adjusted for group in found.groups} == {None}
-    assert found.groups[0].p_never == 1 / 19
+    assert {group.p_adjusted for group in found.grouping.groups} == {None}
+    assert found.grouping.groups[0].p_never == 1 / 19
     assert found.grouping.tests == 0
     assert found.grouping.adjustment.startswith("No p-value is adjusted: 8 that can never reach 5%")
     assert found.grouping.finding.verdict == "inconclusive"
@@ -162,7 +163,6 @@ def test_groups_change_nothing_of_the_verdict_on_the_set() -> None:
     table = score_table(_columns(np.random.default_rng(9), used=4, models=3))
     alone, beside = judge_scores(KEY, table).targets[0], judge_scores(KEY, table, by="group").targets[0]
     assert (alone.finding, alone.tests, alone.checks) == (beside.finding, beside.tests, beside.checks)
-    assert alone.groups == ()
     assert alone.grouping is None
 
 
@@ -170,11 +170,11 @@ def test_p_values_are_adjusted_over_all_targets() -> None:
     columns = _columns(np.random.default_rng(10), used=3, models=3, targets=2)
     targets: Any = judge_scores(KEY, score_table(columns), by="group").targets
     first, second = targets
-    p_values = [group.p_never for target in (first, second) for group in target.groups]
-    assert [group.p_adjusted for target in (first, second) for group in target.groups] == list(holm(p_values))
+    p_values = [group.p_never for target in (first, second) for group in target.grouping.groups]
+    assert [group.p_adjusted for target in (first, second) for group in target.grouping.groups] == list(holm(p_values))
     alone = _judged({name: column for name, column in columns.items() if ".t1." not in name})
-    assert [group.p_never for group in alone.groups] == [group.p_never for group in first.groups]
-    for group, beside in zip(alone.groups, first.groups, strict=True):
+    assert [group.p_never for group in alone.grouping.groups] == [group.p_never for group in first.grouping.groups]
+    for group, beside in zip(alone.grouping.groups, first.grouping.groups, strict=True):
         assert beside.p_adjusted_bh == min(1.0, 2 * group.p_adjusted_bh)
 
 
@@ -182,9 +182,9 @@ def test_without_a_holdout_models_tell_and_with_too_few_of_them_nothing_does() -
     for models, basis, verdict in ((6, "models", "suspected"), (1, "holdout groups", "cannot be found")):
         columns = _columns(np.random.default_rng(13), used=1, holdout=0, models=models)
         found = _judged(columns)
-        assert {group.basis for group in found.groups} == {basis}
+        assert {group.basis for group in found.grouping.groups} == {basis}
         assert _verdicts(found)[1] == verdict
-        assert (found.groups[0].p_never is None) == (models == 1)
+        assert (found.grouping.groups[0].p_never is None) == (models == 1)
 
 
 def _with_members(random: np.random.Generator, moved: float) -> dict[str, Any]:
@@ -225,9 +225,9 @@ def test_what_forbids_a_verdict_on_the_set_forbids_those_on_its_groups() -> None
     for reason, columns in _worlds_without_a_verdict().items():
         found = _judged(columns)
         assert set(_verdicts(found).values()) == {"inconclusive"}, reason
-        assert {group.share for group in found.groups} == {None}
+        assert {group.share for group in found.grouping.groups} == {None}
         assert reason in found.grouping.finding.reasons[0]
-        assert not reason or min(group.p_adjusted for group in found.groups) <= 0.05
+        assert not reason or min(group.p_adjusted for group in found.grouping.groups) <= 0.05
 
 
 def test_groups_of_other_sizes_than_the_holdouts_get_no_verdict() -> None:
@@ -236,7 +236,7 @@ def test_groups_of_other_sizes_than_the_holdouts_get_no_verdict() -> None:
     found = _judged(_dealt(random, [2_000, 20, 3], [*[20] * 30, *[30] * 30], used=2))
     verdicts = _verdicts(found)
     assert verdicts == {1: "inconclusive", 2: "remembered", 3: "inconclusive"}
-    assert {group.p_adjusted is None for group in found.groups if group.name != 2} == {True}
+    assert {group.p_adjusted is None for group in found.grouping.groups if group.name != 2} == {True}
     assert found.grouping.tests == 1
     assert found.grouping.finding.confidence.word == "fair"
     assert "2 groups have more records than every group of the holdout" in " ".join(found.grouping.finding.caveats)
@@ -311,7 +311,7 @@ def test_a_group_is_found_in_the_file_by_its_first_record(tmp_path: Path) -> Non
     lines = [",".join(row.values()) for row in rows]
     (tmp_path / "s.csv").write_text("\n".join([header, *lines, ""]))
     found: Any = judge_scores(KEY, load_scores(tmp_path / "s.csv"), by="group").targets[0]
-    assert {group.name: group.first - 1 for group in found.groups} == firsts
+    assert {group.name: group.first - 1 for group in found.grouping.groups} == firsts
 
 
 @pytest.mark.parametrize(("models", "query", "holdout"), [(2, 8, 8), (2, 8, 0), (3, 6, 2), (8, 6, 0)])
@@ -322,7 +322,7 @@ def test_two_models_or_few_groups_suspect_nobody(models: int, query: int, holdou
     assert set(_verdicts(found).values()) == {"cannot be found"}
     assert "at least three models without the query set" in found.grouping.finding.sentence
     # Without a holdout nothing shows that the target is of the models' recipe.
-    assert any(group.share is not None for group in found.groups) == (holdout > 0)
+    assert any(group.share is not None for group in found.grouping.groups) == (holdout > 0)
 
 
 def test_groups_get_no_share_where_the_set_gets_none() -> None:
@@ -332,10 +332,10 @@ def test_groups_get_no_share_where_the_set_gets_none() -> None:
     )
     told: Any = alone, stated
     for found in told:
-        given = {group.share is not None for group in found.groups}
+        given = {group.share is not None for group in found.grouping.groups}
         assert given == {found.usage[0].has_fraction} == {found is stated}
         assert ("not given" in " ".join(found.grouping.finding.caveats)) is (found is alone)
-    assert [group.p_never for group in alone.groups] == [group.p_never for group in stated.groups]
+    assert [group.p_never for group in alone.grouping.groups] == [group.p_never for group in stated.grouping.groups]
 
 
 def test_what_cannot_be_told_by_group_is_refused() -> None:

@@ -208,7 +208,7 @@ def test_an_accused_group_leads_home_to_its_author(here: Path) -> None:
     assert done.code == 0, done.err
     assert "1 of 20 groups is still remembered" in " ".join(done.out.split())
     found = jaxaudit("ks", "--scores", "scores.csv", "--by", "group", "--json").result["targets"][0]
-    (accused,) = (group for group in found["groups"] if group["verdict"] == "remembered")
+    (accused,) = (group for group in found["grouping"]["groups"] if group["verdict"] == "remembered")
     group = int(Path("scores.csv").read_text().splitlines()[accused["first"]].split(",")[1])
     assert {source[place - 1]["author"] for place in home()[group]} == {remembered}
     assert str(group) not in json.dumps(found)

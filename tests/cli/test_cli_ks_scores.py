@@ -60,16 +60,16 @@ def test_groups_are_numbers_with_a_verdict_each() -> None:
     done = jaxaudit("ks", "--scores", "authors.csv", "--by", "group", "--json", "--out", "run", "--report", "page.html")
     assert done.code == 0, done.err
     target = done.result["targets"][0]
-    assert sorted(group["name"] for group in target["groups"]) == list(range(1, 11))
+    assert sorted(group["name"] for group in target["grouping"]["groups"]) == list(range(1, 11))
     # All were used; by models, nobody is more than suspected.
-    assert {(group["verdict"], group["basis"]) for group in target["groups"]} == {("suspected", "models")}
-    for group in target["groups"]:
+    assert {(group["verdict"], group["basis"]) for group in target["grouping"]["groups"]} == {("suspected", "models")}
+    for group in target["grouping"]["groups"]:
         # Up to rounding.
         assert 0 <= group["p_never"] <= group["p_adjusted_bh"] + 1e-12
         assert group["p_adjusted_bh"] <= group["p_adjusted"] + 1e-12 <= 1 + 1e-12
         assert group["records"] == 12
     lines = Path("authors.csv").read_text().splitlines()
-    for group in target["groups"]:
+    for group in target["grouping"]["groups"]:
         assert f"Author of {group['name'] - 1}" in lines[group["first"]]
     assert "Holm" in target["grouping"]["adjustment"]
     papers = {paper["key"] for paper in done.result["papers"]}

@@ -169,26 +169,26 @@ def test_effects_are_those_of_a_level_for_each_stratum() -> None:
     strata = np.array([3, 3, 3, 5, 5, 5, 5, 9, 9, 9, 3, 5, 8])
     sets = np.array([0, 1, 2, 0, 0, 1, 2, 1, 0, 2, 2, 1, 1])
     scores = random.normal(size=13) + strata
-    found = set_effects(scores, sets, strata)
+    effects, covariance, freedom = set_effects(scores, sets, strata)
     levels = [(strata == name).astype(float) for name in np.unique(strata)]
     design = np.stack([sets == 1, sets == 2, *levels], axis=1).astype(float)
     fit = np.linalg.lstsq(design, scores, rcond=None)[0]
-    assert np.allclose(found.effects, fit[:2])
+    assert np.allclose(effects, fit[:2])
     inverse, meat = np.linalg.inv(design.T @ design), np.zeros((6, 6))
     for row, score, stratum in zip(design, scores, strata, strict=True):
         size = int((strata == stratum).sum())
         if size > 1:
             meat += np.outer(row, row) * (score - row @ fit) ** 2 * size / (size - 1)
     # The stratum of a single record says nothing: 12 records, 2 effects, 3 levels.
-    assert np.allclose(found.covariance, (inverse @ meat @ inverse)[:2, :2] * 12 / 10)
-    assert found.freedom == 4 * 7 // 12
+    assert np.allclose(covariance, (inverse @ meat @ inverse)[:2, :2] * 12 / 10)
+    assert freedom == 4 * 7 // 12
 
 
 def test_strata_of_one_set_say_nothing() -> None:
     scores, sets, strata = np.array([1.0, 2, 4, 50, 60]), np.array([0, 1, 1, 1, 1]), np.array([0, 0, 0, 7, 7])
-    assert np.allclose(set_effects(scores, sets, strata).effects, [2.0])
-    alone = set_effects(scores[3:], np.array([0, 1]), np.array([0, 1]))
-    assert (alone.effects[0], alone.covariance[0, 0], alone.freedom) == (0, 0, 1)
+    assert np.allclose(set_effects(scores, sets, strata)[0], [2.0])
+    effects, covariance, freedom = set_effects(scores[3:], np.array([0, 1]), np.array([0, 1]))
+    assert (effects[0], covariance[0, 0], freedom) == (0, 0, 1)
 
 
 @pytest.mark.outer

@@ -327,7 +327,8 @@ def test_profiles_of_others_are_profiles_without_the_model() -> None:
 def test_shares_are_those_of_a_loop() -> None:
     generator, level, _, shadows, membership = of_two_sets(9)
     target = level + generator.normal(size=len(level))
-    found = used_shares(target, shadows, membership, QUERIED)
+    (query, calibration, scatters), _ = used_shares(target, shadows, membership, QUERIED)
+    found = {"query": query, "calibration": calibration}
     for model in (0, UNUSED, len(shadows) - 1):
         others = np.arange(len(shadows)) != model
         known = profile(shadows[others], membership[others])
@@ -340,6 +341,6 @@ def test_shares_are_those_of_a_loop() -> None:
                 weight = gap / known.variance[record]
                 above += weight * (shadows[model, record] - known.outside[record])
                 below += weight * gap
-            assert getattr(found, which)[model] == pytest.approx(above / below)
+            assert found[which][model] == pytest.approx(above / below)
         unseen = ~membership[model] & (np.arange(len(level)) >= QUERIED)
-        assert found.scatter[model] == pytest.approx(own_scatter(shadows[model], known, unseen))
+        assert scatters[model] == pytest.approx(own_scatter(shadows[model], known, unseen))

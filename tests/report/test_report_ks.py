@@ -18,6 +18,7 @@ from support.terminals import said, shown
 from jaxaudit import TargetResult
 from jaxaudit.audits import KSResult, Rates
 from jaxaudit.errors import visible
+from jaxaudit.json_types import from_builtins
 from jaxaudit.metrics import Usage
 from jaxaudit.metrics.checks import DISTANCES_APART
 from jaxaudit.report import Run, part_of, report_html, run_kind
@@ -152,8 +153,8 @@ def test_a_page_has_every_group_and_nobodys_name() -> None:
     assert "scores.csv 1" not in html
 
 
-def test_groups_and_their_finding_come_together() -> None:
-    run = groups_run(groups=6)
-    target = msgspec.structs.replace(run.result.targets[0], grouping=None)
-    with pytest.raises(ValueError, match="groups have no finding"):
-        run_kind("ks").check(msgspec.structs.replace(run.result, targets=(target,)), {})
+def test_a_finding_on_groups_without_groups_is_refused() -> None:
+    value = as_json(groups_run(groups=6))
+    value["targets"][0]["grouping"]["groups"].clear()
+    with pytest.raises(msgspec.ValidationError, match="length >= 1"):
+        from_builtins(run_kind("ks").record, value)

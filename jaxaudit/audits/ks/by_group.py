@@ -339,8 +339,8 @@ def with_groups(
         trust = trusted_by_checks((finding.confidence, frozenset({HOLDOUT_LIKE_QUERY})), target.checks)
         finding = structs.replace(finding, confidence=trust, caveats=(*finding.caveats, *no_share))
         groups.sort(key=lambda group: (np.inf if group.p_never is None else group.p_never, group.name))
-        grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests)
-        results.append(structs.replace(target, groups=tuple(groups), grouping=grouping))
+        grouping = Grouping(finding=finding, adjustment=adjustment, tests=tests, groups=tuple(groups))
+        results.append(structs.replace(target, grouping=grouping))
     return tuple(results)
 
 

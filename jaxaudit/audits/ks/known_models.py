@@ -247,11 +247,9 @@ def _differ(first: Numbers, second: Float[np.ndarray, " m"]) -> bool:
 def _differ_within(sides: Sequence[Float[np.ndarray, " _"]], strata: Sequence[Int[np.ndarray, " _"]]) -> bool:
     """Whether two samples differ beyond chance within strata, by a t-test."""
     sets = np.repeat([0, 1], [len(side) for side in sides])
-    difference = set_effects(np.concatenate(sides), sets, np.concatenate(strata))
-    error = float(np.sqrt(difference.covariance[0, 0]))
-    return error > 0 and bool(
-        2 * scipy.special.stdtr(difference.freedom, -abs(float(difference.effects[0])) / error) <= ALPHA
-    )
+    effects, covariance, freedom = set_effects(np.concatenate(sides), sets, np.concatenate(strata))
+    error = float(np.sqrt(covariance[0, 0]))
+    return error > 0 and bool(2 * scipy.special.stdtr(freedom, -abs(float(effects[0])) / error) <= ALPHA)
 
 
 SAY = "Say which way the scores point for records that were used (`lower` or `higher`, with their names)."

@@ -61,6 +61,7 @@ class Grouping(StrictStruct, frozen=True, kw_only=True):
     """What is found of all groups of the query set.
 
     Attributes:
+        groups: each of them, the smallest p-value first.
         adjustment: how `p_adjusted` and `p_adjusted_bh` are adjusted, and what that guarantees.
         tests: for how many tests, of a group and a target each, they are adjusted.
     """
@@ -68,6 +69,7 @@ class Grouping(StrictStruct, frozen=True, kw_only=True):
     finding: Finding
     adjustment: str
     tests: Count
+    groups: Annotated[tuple[GroupResult, ...], msgspec.Meta(min_length=1)]
 
 
 SCORES = "scores"
@@ -134,7 +136,7 @@ class TestResult(StrictStruct, frozen=True):
 
 class TargetResult(StrictStruct, frozen=True, kw_only=True):
     """The result for one target: its finding is that of the first test. `checks` are all, on the numbers that were
-    compared; `groups` has a verdict for each group of the query set, the smallest p-value first, if requested.
+    compared; `grouping` has a verdict for each group of the query set, if requested.
     """
 
     name: str
@@ -142,7 +144,6 @@ class TargetResult(StrictStruct, frozen=True, kw_only=True):
     finding: Finding
     tests: Annotated[tuple[TestResult, ...], msgspec.Meta(min_length=1)]
     checks: tuple[Check, ...]
-    groups: tuple[GroupResult, ...] = ()
     grouping: Grouping | None = None
 
     @property
@@ -284,7 +285,6 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
     for target in result.targets:
         demand(bool(target.ratio) == bool(result.noise_floor), "rho is missing, or its noise floor")
         demand(target.finding.verdict == target.tests[0].finding.verdict, "a target has two verdicts")
-        demand(bool(target.groups) == bool(target.grouping), "groups have no finding, or it has no groups")
         names = [test.name for test in target.tests]
         demand(len(set(names)) == len(names), "a target has a test twice")
         for test in target.tests:

@@ -342,13 +342,15 @@ def compare_with_retrained(
 ) -> tuple[MethodResult, ...]:
     """Every method compared with retrained models, without conclusions."""
 
+    retrained = scores[RETRAINING]
+
     def places(name: str) -> dict[Score, Place]:
-        places: dict[Score, Place] = {}
-        for measure in dict.fromkeys((*COMPARED, *OF_TEXTS)):
-            method_scores, retrained_scores = (scores[of].get(measure) for of in (name, RETRAINING))
-            if method_scores and retrained_scores:
-                places[measure] = place(_values(method_scores), _values(retrained_scores), protocol.p_value_threshold)
-        return places
+        # Information has the ranks of efficacy, reversed.
+        return {
+            measure: place(_values(spread), _values(retrained[measure]), protocol.p_value_threshold)
+            for measure, spread in scores[name].items()
+            if measure in retrained and measure != "information"
+        }
 
     def one(name: str) -> MethodResult:
         challenge, lira = distinguished.get(name, (None, None))

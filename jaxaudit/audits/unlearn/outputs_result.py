@@ -369,7 +369,7 @@ def scored_finding(
 
 
 def _checks(name: str, side: GivenModels, retrained: GivenModels, compared: int) -> tuple[Checked, ...]:
-    is_compared = compared and len(side) >= FEWEST
+    is_compared = compared > 0 and len(side) >= FEWEST
     cut = max(side.cut, retrained.cut)
     best = max(float(accuracies.mean()) for accuracies in (side.forgotten_accuracy, retrained.forgotten_accuracy))
     guess = retrained.commonest
@@ -377,7 +377,7 @@ def _checks(name: str, side: GivenModels, retrained: GivenModels, compared: int)
         (
             assumed(
                 "enough models",
-                bool(is_compared) and compared >= LEAST_SEEDS,
+                is_compared and compared >= LEAST_SEEDS,
                 f"{compared} models on a side",
                 f"{compared} models on a side are few"
                 if is_compared

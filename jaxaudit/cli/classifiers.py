@@ -5,8 +5,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import MOST, RecipeFlags, estimator_parameters
-from jaxaudit.cli.options import ModelSource, Options, option, recipe_option, refuse_options, with_values
+from jaxaudit.cli.groups import MOST, Optimizer, RecipeFlags, estimator_parameters
+from jaxaudit.cli.options import DATA, MODEL, ModelSource, Options, again, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import ESTIMATOR, parse_own
 from jaxaudit.cli.parsers import is_texts, parse_hidden
 from jaxaudit.cli.progress import say
@@ -33,14 +33,15 @@ class ClassifierOptions:
     """Which classifier, and its settings."""
 
     model: str = option(
+        MODEL,
         f"The classifier: {', '.join(f'{name} ({title})' for name, title in FAMILIES.items())}; {ESTIMATOR}.",
         default="nn",
         check=lambda text: parse_own(text, (*FAMILIES,), "an estimator", "make"),
         names="code",
     )
-    hidden: str = recipe_option("nn: sizes of the tanh layers.", default="64", check=parse_hidden)
+    hidden: str = recipe_option(MODEL, "nn: sizes of the tanh layers.", default="64", check=parse_hidden)
     smoothing: float = recipe_option(
-        "nb: number added to every count.", default=1.0, minimum=1e-9, maximum=1e6, of=ModelSource.BAYES
+        MODEL, "nb: number added to every count.", default=1.0, minimum=1e-9, maximum=1e6, of=ModelSource.BAYES
     )
     parameters: tuple[str, ...] = estimator_parameters()
 
@@ -50,14 +51,22 @@ class ClassifierOptions:
         return {"nn": ModelSource.TRAINING, "nb": ModelSource.BAYES}.get(self.model, ModelSource.ESTIMATOR)
 
 
-RECIPE = RecipeFlags(epochs=100, batch_size=32, learning_rate=0.01, optimizer="sgd")
-"""How networks of tables are trained by default."""
+@dataclass(frozen=True)
+class TableRecipe(RecipeFlags):
+    """How networks of tables are trained."""
+
+    epochs: int | None = again(RecipeFlags, "epochs", 100)
+    batch_size: int = again(RecipeFlags, "batch_size", 32)
+    learning_rate: float = again(RecipeFlags, "learning_rate", 0.01)
+    optimizer: Optimizer = again(RecipeFlags, "optimizer", "sgd")
+
+
 TABLE_MODELS = 16
 """Networks of tables are small: `pdtp` on two cores of a CPU takes .65 as long with 16 at once as with 4."""
 
 
 def make_classifier(options: Options, table: "Table") -> tuple[Options, "Examples", "Learner"]:
-    """The records in the form that their learner needs, and the learner, which the options `model` and `recipe` name.
+    """The records in the form that their learner needs, and the learner, which the options name.
 
     The options are returned with the number of models per batch.
     """
@@ -68,28 +77,27 @@ def make_classifier(options: Options, table: "Table") -> tuple[Options, "Example
     from jaxaudit.ensemble.train import whole_fits_per_batch
     from jaxaudit.learners.estimator import has_encoder
 
-    model, recipe, classes = options.model, options.recipe, len(table.class_names)
-    number = recipe.models_per_batch
-    if model.model == "nn":
-        examples, factory = one_hot(table), _of_tanh(parse_hidden(model.hidden), recipe.dropout or 0.0)
-        learner = make_learner(factory, recipe, examples.inputs.shape[1:], classes, len(examples))
+    model, classes, number = options.model, len(table.class_names), options.models_per_batch
+    if model == "nn":
+        examples, factory = one_hot(table), _of_tanh(parse_hidden(options.hidden), options.dropout or 0.0)
+        learner = make_learner(factory, options, examples.inputs.shape[1:], classes, len(examples))
         cost = count_step(learner, examples.inputs, examples.labels)
         number = number or usual_models_per_batch(learner, cost, TABLE_MODELS)
-        return with_values(options, models_per_batch=number), examples, learner
-    if model.model == "nb":
+        return replace(options, models_per_batch=number), examples, learner
+    if model == "nb":
         examples = ordinal(table)
-        learner = learners.naive_bayes(category_counts(table), classes, smoothing=model.smoothing)
+        learner = learners.naive_bayes(category_counts(table), classes, smoothing=options.smoothing)
     else:
-        examples, learner = one_hot(table), load_estimator(model.model, model.parameters, classes)
+        examples, learner = one_hot(table), load_estimator(model, options.parameters, classes)
         if learner is None:
             raise InputError(
-                f"--model {model.model} is no estimator: name an object with fit and predict_proba, or a function "
+                f"--model {model} is no estimator: name an object with fit and predict_proba, or a function "
                 "without arguments that returns one."
             )
         if has_encoder(learner.prototype):
             learner = replace(learner, columns=table.columns)
             examples = Examples(table.values, table.labels, table.class_names, table.name)
-    return with_values(options, models_per_batch=number or whole_fits_per_batch(learner)), examples, learner
+    return replace(options, models_per_batch=number or whole_fits_per_batch(learner)), examples, learner
 
 
 @cache
@@ -111,20 +119,22 @@ class TableData:
     """The table, and how a file of your own is read."""
 
     data: str | None = option(
+        DATA,
         "Your own table: CSV with a header line, or Parquet; or NAME[@SPLIT]: breast-cancer, wine, or a set of images "
         "such as digits. [default: breast-cancer]",
         names="data",
     )
-    label: str | None = option("Of your own table: the column with the class. [default: label]", metavar="COLUMN")
+    label: str | None = option(DATA, "Of your own table: the column with the class. [default: label]", metavar="COLUMN")
     categorical: tuple[str, ...] = option(
+        DATA,
         "Make categories of this column of numbers, such as postcodes; one of at most ten different numbers has them "
         "anyway. Repeatable.",
         default=(),
         metavar="COLUMN",
     )
-    drop: tuple[str, ...] = option("Leave this column out. Repeatable.", default=(), metavar="COLUMN")
+    drop: tuple[str, ...] = option(DATA, "Leave this column out. Repeatable.", default=(), metavar="COLUMN")
     sample: int | None = option(
-        "Use this many records, drawn at random. [default: all]", minimum=3, maximum=MOST * 1000
+        DATA, "Use this many records, drawn at random. [default: all]", minimum=3, maximum=MOST * 1000
     )
 
     @property

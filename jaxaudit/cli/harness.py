@@ -4,7 +4,6 @@ All errors of a command line are reported at once, before anything heavy is impo
 reads its data in `prepare`, which returns a `Summary` to print, or a `Job`: long work with a result or a `Summary`.
 """
 
-import dataclasses
 import datetime
 import gc
 import os
@@ -71,8 +70,7 @@ class Command:
 
 def run(command: Command, options: Any) -> None:
     """Runs a command and prints or writes its result; exits with status 3 for a verdict in `--fail-on`."""
-    output = getattr(options, "output", options)
-    out, as_json = getattr(output, "out", None), getattr(output, "as_json", False)
+    out, as_json = getattr(options, "out", None), getattr(options, "as_json", False)
     refuse_bad_options(options, command.checks)
     before_jax(_recipe(options))
     # What is imported stays, so no search for garbage need look at it, nor the one at the end of the process.
@@ -108,16 +106,16 @@ def run(command: Command, options: Any) -> None:
         try:
             if out:
                 _save(out, outcome, text_at_80_columns(as_terminal(part)))
-            if output.report:
+            if options.report:
                 from jaxaudit.runs.directory import write_report
 
                 say("drawing the report")
-                verb = "replaced" if output.report.exists() else "written"
-                write_report(output.report, run_result)
-                say(f"{verb}: {output.report}")
+                verb = "replaced" if options.report.exists() else "written"
+                write_report(options.report, run_result)
+                say(f"{verb}: {options.report}")
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.
-            hint = "" if output.details else "--details prints all checks and numbers."
+            hint = "" if options.details else "--details prints all checks and numbers."
             show(as_terminal(part, hint), outcome.record if as_json else None)
     if part.conditions & set(getattr(options, "fail_on", ())):
         raise typer.Exit(3)
@@ -159,8 +157,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
 
 def _recipe(options: Any) -> RecipeFlags:
     """The options of training of a command, or the defaults if it does not train."""
-    recipe = getattr(options, "recipe", None)
-    return recipe if isinstance(recipe, RecipeFlags) else RecipeFlags()
+    return options if isinstance(options, RecipeFlags) else RecipeFlags()
 
 
 def _save(out: Path, outcome: Outcome, table: str) -> None:
@@ -184,10 +181,8 @@ LONGEST = 100
 
 def refuse_bad_options(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
     """Checks that the options of a command are consistent and that every path they name exists."""
-    groups = (getattr(options, outer.name) for outer in dataclasses.fields(options))
-    of_groups = [(group.check, ()) for group in groups if hasattr(group, "check")]
-    of_all = [(question, (options,)) for question in (refuse_without_effect, *together)]
-    ask([*_questions(options), *of_groups, *of_all])
+    inherited = [vars(kind)["check"] for kind in type(options).__mro__ if "check" in vars(kind)]
+    ask([*_questions(options), *((check, (options,)) for check in (*inherited, refuse_without_effect, *together))])
 
 
 def ask(questions: Sequence[Question]) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from jaxaudit.cli.groups import Network, RecipeFlags, named_sets
+from jaxaudit.cli.groups import RecipeFlags, ShadowFlags, named_sets
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
@@ -24,11 +24,11 @@ def with_defaults(options: Options, *, set_alone: bool = True) -> Options:
     """The options of `ks` or `power` with defaults filled in for the sets, the network and its training. Without data,
     the digits are the query set, or half of them, beside the others as calibration set, if it is no `set_alone`.
     """
-    names = {str(role): name for role, name in named_sets(options.data).names.items()}
+    names = {str(role): name for role, name in named_sets(options).names.items()}
     query = names.get("query")
     options = with_usual(options, epochs=DEMO["epochs"] if query is None else EPOCHS)
     # A given warm-up may be longer than the default epochs.
-    options.recipe.check()
+    RecipeFlags.check(options)
     if query is None:
         halves = {} if set_alone else {"query": "digits@train[:900]", "calibration": "digits@train[900:]"}
         return with_usual(options, **{**DEMO, **halves})
@@ -39,9 +39,9 @@ def with_defaults(options: Options, *, set_alone: bool = True) -> Options:
     return with_usual(options, calibration=calibration, images=IMAGES, model=model, hidden=HIDDEN)
 
 
-def make_shadow_learner(model: Network, recipe: RecipeFlags, query: Examples, records: int) -> SteppedLearner:
+def make_shadow_learner(options: ShadowFlags, query: Examples, records: int) -> SteppedLearner:
     """The model and training recipe of shadow models, for training sets of at most this many records."""
-    name, texts, adapters = model.model or "mlp", are_texts(query), make_adapters(model, recipe.dropout)
+    name, texts, adapters = options.model or "mlp", are_texts(query), make_adapters(options, options.dropout)
     built_in = adapters is None and parse_model(name) is None
     of_texts = adapters is not None or is_of_texts(name)
     if built_in or adapters:
@@ -51,10 +51,10 @@ def make_shadow_learner(model: Network, recipe: RecipeFlags, query: Examples, re
             f"--model {name} is for images, and {query.name} has records of shape {query.inputs.shape[1:]}; use mlp, "
             "or a network of your own."
         )
-    factory = adapters or make_factory(name, parse_hidden(model.hidden or ""), recipe.dropout)
-    recipe = replace(recipe, epochs=recipe.epochs or EPOCHS)
+    factory = adapters or make_factory(name, parse_hidden(options.hidden or ""), options.dropout)
+    options = replace(options, epochs=options.epochs or EPOCHS)
     classes = adapters.vocabulary if adapters else vocabulary_of(query) or len(query.class_names)
-    learner = make_learner(factory, recipe, query.inputs.shape[1:], classes, records, texts)
+    learner = make_learner(factory, options, query.inputs.shape[1:], classes, records, texts)
     if not learner.net.seeded:
         say(UNSEEDED)
     return learner

@@ -9,7 +9,7 @@ import inspect
 import os
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +21,12 @@ from jaxaudit.errors import InputError, without_folders
 
 Check = Callable[[Any], object]
 Options = typing.TypeVar("Options", bound=Any)
+PANELS = (
+    *("", "Data", "Target", "Scores", "Models of your own", "Models of known truth", "Bank", "Deal"),
+    *("Model", "Training", "Audit", "Output"),
+)
+"""The headings of options in the help, in their order; options without one are listed first."""
+PLAIN, DATA, TARGET, SCORE_TABLE, OWN_MODELS, KNOWN_MODELS, BANK, SHARES, MODEL, TRAINING, AUDIT, OUTPUT = PANELS
 PLACES = ("data", "file")
 """Kinds of paths whose content belongs to the identity of a run, not the path itself."""
 
@@ -62,16 +68,18 @@ class DeclaredOption:
     """The declaration of an option, apart from its name, type and default.
 
     Attributes:
+        panel: its heading in the help, of `PANELS`.
         flags: by default its name with hyphens.
         check: raises `InputError` if a value is invalid by itself.
         names: `data` or `file` if its value names a path, whose content, not the value, is part of a run's identity;
             `code` if it may name code of your own.
         place: extracts the path from a longer value; None if it contains none.
         decides: whether it affects a number of the result.
-        of: the sources of models with which it has an effect, among those of its group.
+        of: the sources of models with which it has an effect, among those that the command has.
         in_recipe: whether it is a name of `--recipe NAME=VALUE`, and no flag of its own.
     """
 
+    panel: str
     help: str
     flags: tuple[str, ...] = ()
     argument: bool = False
@@ -87,13 +95,13 @@ class DeclaredOption:
 
 
 class OptionField(typing.NamedTuple):
-    """One option of a command, with the value given to it, and the heading of its group in the help."""
+    """One option of a command, its value and its default, and the sources of models with which it has an effect."""
 
     name: str
     kind: Any
     value: Any
+    default: Any
     declared: DeclaredOption
-    panel: str
     of: ModelSource
 
     @property
@@ -131,66 +139,59 @@ class OptionField(typing.NamedTuple):
         return () if declared.argument or declared.in_recipe else declared.flags or (f"--{self.setting}",)
 
 
-def option(help: str, *flags: str, default: Any = None, panel: str = "", **declared: Any) -> Any:
-    """A field of a group of options; see `DeclaredOption`. It must be given if its default is `...`. Of an option that
-    is in no group, `panel` is the heading in the help.
-    """
-    metadata = {"declared": DeclaredOption(help, flags, **declared), "panel": panel}
-    return dataclasses.field(default=default, metadata=metadata)
+def option(panel: str, help: str, *flags: str, default: Any = None, **declared: Any) -> Any:
+    """A field of a class of options; see `DeclaredOption`. It must be given if its default is `...`."""
+    return dataclasses.field(default=default, metadata={"declared": DeclaredOption(panel, help, flags, **declared)})
 
 
-def training_option(help: str, *flags: str, **declared: Any) -> Any:
+def training_option(panel: str, help: str, *flags: str, **declared: Any) -> Any:
     """An option for networks that the command trains."""
-    return option(help, *flags, of=ModelSource.TRAINING, **declared)
+    return option(panel, help, *flags, of=ModelSource.TRAINING, **declared)
 
 
-def recipe_option(help: str, **declared: Any) -> Any:
+def recipe_option(panel: str, help: str, **declared: Any) -> Any:
     """A setting of the recipe of networks that the command trains."""
-    return option(help, **{"of": ModelSource.TRAINING, "in_recipe": True, **declared})
+    return option(panel, help, **{"of": ModelSource.TRAINING, "in_recipe": True, **declared})
 
 
-def bank_option(help: str, *flags: str, **declared: Any) -> Any:
+def bank_option(panel: str, help: str, *flags: str, **declared: Any) -> Any:
     """An option for models that were trained before."""
-    return option(help, *flags, of=ModelSource.BANK, **declared)
+    return option(panel, help, *flags, of=ModelSource.BANK, **declared)
 
 
-def group(panel: str, default: Any, of: ModelSource = EVERY_SOURCE) -> Any:
-    """A field of a command's options: a group with its defaults, a heading in the help, and its sources of models."""
-    return dataclasses.field(default=default, metadata={"panel": panel, "of": of})
+def again(kind: type[Any], name: str, default: Any) -> Any:
+    """The option of this name, of a class of options that a command inherits, with another default."""
+    return dataclasses.field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
 
 
-def fields_of(options: Any) -> Iterator[OptionField]:
-    """Every option in order of declaration; inherited options of a group come after its own."""
-    for outer in dataclasses.fields(options):
-        alone = "declared" in outer.metadata
-        inside = options if alone else getattr(options, outer.name)
-        panel, of = outer.metadata["panel"], outer.metadata.get("of", EVERY_SOURCE)
-        for inner in [outer] if alone else _own_first(type(inside)):
-            name, declared = inner.name, inner.metadata["declared"]
-            kind = _hints(type(inside))[name]
-            yield OptionField(name, kind, getattr(inside, name), declared, panel, of & declared.of)
+def fields_of(options: Any) -> list[OptionField]:
+    """Every option, by panel, and there in order of declaration; those that a command inherits come after its own.
+
+    `goes_with` of a command has the sources of models with which all options of a class that it inherits go.
+    """
+    return [field._replace(value=getattr(options, field.name)) for field in _declarations(type(options))]
 
 
-def with_values(options: Options, **values: Any) -> Options:
-    """The options with these values, by the names of the options, whatever their groups."""
-    assert values.keys() <= {field.name for field in fields_of(options)}, "there is such an option"
-    changed: dict[str, Any] = {}
-    for outer in dataclasses.fields(options):
-        name, inside = outer.name, getattr(options, outer.name)
-        if "declared" not in outer.metadata:
-            inner_values = {
-                field.name: values[field.name] for field in dataclasses.fields(inside) if field.name in values
-            }
-            changed[name] = dataclasses.replace(inside, **inner_values)
-        elif name in values:
-            changed[name] = values[name]
-    return dataclasses.replace(options, **changed)
+@cache
+def _declarations(kind: type[Any]) -> tuple[OptionField, ...]:
+    hints, fields_by_name = typing.get_type_hints(kind), {field.name: field for field in dataclasses.fields(kind)}
+
+    def one(name: str) -> OptionField:
+        default, declared = fields_by_name[name].default, fields_by_name[name].metadata["declared"]
+        of = declared.of
+        for base, sources in getattr(kind, "goes_with", {}).items():
+            of &= sources if name in base.__dataclass_fields__ else EVERY_SOURCE
+        return OptionField(name, hints[name], default, default, declared, of)
+
+    names = dict.fromkeys(name for base in kind.__mro__ for name in inspect.get_annotations(base))
+    fields = [one(name) for name in names if name in fields_by_name]
+    return tuple(sorted(fields, key=lambda field: PANELS.index(field.declared.panel)))
 
 
 def with_usual(options: Options, **usual: Any) -> Options:
     """The options with these values where none was given."""
-    missing = {field.name for field in fields_of(options) if field.value is None}
-    return with_values(options, **{name: value for name, value in usual.items() if name in missing})
+    missing = {name: value for name, value in usual.items() if getattr(options, name) is None}
+    return dataclasses.replace(options, **missing)
 
 
 def models_source(options: Any) -> ModelSource:
@@ -236,8 +237,7 @@ def refuse_without_effect(options: Any, source: ModelSource | None = None) -> No
     the options.
     """
     source = source or models_source(options)
-    usual = {field.name: field.value for field in fields_of(type(options)())}
-    useless = [field for field in fields_of(options) if source not in field.of and field.value != usual[field.name]]
+    useless = [field for field in fields_of(options) if source not in field.of and field.value != field.default]
     if useless:
         alone = {field.of for field in useless}
         goes = next((f": it goes with {words}" for single, words in IN_WORDS.items() if alone == {single}), "")
@@ -248,9 +248,8 @@ def refuse_without_effect(options: Any, source: ModelSource | None = None) -> No
 def command_line(command: str, options: Any) -> list[str]:
     """The command that repeats a run from the same folder, if its files are in that folder; see `json_options`."""
     words, values = ["jaxaudit", *command.split()], json_options(options)
-    usual = {field.name: field.value for field in fields_of(type(options)())}
     for field in fields_of(options):
-        if _key(field) not in values or (field.kind is bool and field.value == usual[field.name]):
+        if _key(field) not in values or (field.kind is bool and field.value == field.default):
             continue
         value, flag = values[_key(field)], next(iter(field.flags), "")
         if field.declared.in_recipe:
@@ -270,17 +269,6 @@ def _key(field: OptionField) -> str:
     return field.name if field.declared.in_recipe else field.flag.removeprefix("--").replace("-", "_").lower()
 
 
-def _own_first(kind: type[Any]) -> list[dataclasses.Field[Any]]:
-    fields_by_name = {field.name: field for field in dataclasses.fields(kind)}
-    order = dict.fromkeys(name for base in kind.__mro__ for name in vars(base).get("__annotations__", {}))
-    return [fields_by_name[name] for name in order]
-
-
-@cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
 METAVARS = {bool: "", int: "N", float: "X", Path: "PATH", str: "TEXT"}
 """Placeholders for values in the help, by type."""
 
@@ -289,14 +277,11 @@ def as_parameters(
     kind: type[Options], run: Callable[[Options], None], doc: str, first: Sequence[str]
 ) -> Callable[..., None]:
     """A function for Typer whose parameters are the options of `kind`."""
-    declared_fields = list(fields_of(kind()))
+    declared_fields = fields_of(kind())
     settings = [field for field in declared_fields if field.declared.in_recipe]
     of_estimators = [field for field in declared_fields if field.flags == (OF_RECIPE,)]
     fields = [field for field in declared_fields if field not in [*settings, *of_estimators]]
     needed = [next(field for field in fields if field.name == name) for name in first]
-    ordered_fields = [field._replace(panel="") for field in needed] + [
-        field for field in fields if field.name not in first
-    ]
 
     def command(**arguments: Any) -> None:
         words = recipe_words(arguments.get(RECIPE) or ())
@@ -305,10 +290,12 @@ def as_parameters(
         else:
             recipe = recipe_values(words, settings)
         values = {field.name: value_of(field, arguments[field.name]) for field in fields}
-        run(with_values(kind(), **recipe, **values))
+        run(kind(**recipe, **values))
 
-    ordered_fields += [_recipe_field(settings, of_estimators)] if settings else []
-    parameters = [_parameter(field) for field in ordered_fields]
+    further_fields = [field for field in fields if field.name not in first]
+    further_fields += [_recipe_field(settings, of_estimators)] if settings else []
+    parameters = [_parameter(field, PLAIN) for field in needed]
+    parameters += [_parameter(field, field.declared.panel) for field in further_fields]
     command.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__doc__ = doc.replace("{recipe}", _recipe_table(settings))
@@ -373,14 +360,14 @@ def _recipe_field(settings: Sequence[OptionField], of_estimators: Sequence[Optio
     )
     help = f"How models are made. Repeatable. NAME is one of {names}; `jaxaudit shadows train --help` explains each."
     help = " ".join([help, *(field.declared.help for field in of_estimators)])
-    declared = DeclaredOption(help, (OF_RECIPE,), metavar="NAME=VALUE")
-    return OptionField(RECIPE, tuple[str, ...], (), declared, settings[-1].panel, EVERY_SOURCE)
+    declared = DeclaredOption(settings[-1].declared.panel, help, (OF_RECIPE,), metavar="NAME=VALUE")
+    return OptionField(RECIPE, tuple[str, ...], (), (), declared, EVERY_SOURCE)
 
 
 def _recipe_table(settings: Sequence[OptionField]) -> str:
     """What each setting of a recipe means, a paragraph each."""
     lines = []
-    for field in sorted(settings, key=lambda field: field.panel == "Model"):
+    for field in sorted(settings, key=lambda field: field.declared.panel == MODEL):
         choices = f" [{' | '.join(field.choices)}]" if field.choices else ""
         default = "" if field.value in (None, ()) else f" [default: {field.value}]"
         lines.append(f"`{field.setting}`: {field.declared.help}{choices}{default}")
@@ -395,7 +382,7 @@ def at_home(path: Path) -> Path:
     return Path(expanded)
 
 
-def _parameter(field: OptionField) -> inspect.Parameter:
+def _parameter(field: OptionField, panel: str) -> inspect.Parameter:
     declared, base, default, help = field.declared, field.base, field.value, field.declared.help
     kind: Any = base if base in (bool, Path) else str
     if field.repeatable:
@@ -407,7 +394,7 @@ def _parameter(field: OptionField) -> inspect.Parameter:
     if declared.argument:
         info = typer.Argument(**{**settings, "metavar": field.flag})
     else:
-        info = typer.Option(*field.flags, rich_help_panel=field.panel or None, **settings)
+        info = typer.Option(*field.flags, rich_help_panel=panel or None, **settings)
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )

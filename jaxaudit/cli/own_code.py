@@ -86,13 +86,12 @@ def source_hash(code: OwnCode | None) -> str | None:
 
 def model_hash(options: Any) -> str | None:
     """The hash of the source file of your own loaded network among these options, or of the base model of adapters."""
-    values = {field.name: field.value for field in fields_of(options)}
-    check = next((field.declared.check for field in fields_of(options) if field.declared.names == "code"), None)
-    if values.get("lora") is not None:
+    if getattr(options, "lora", None) is not None:
         from jaxaudit.models.language_model import folder_hash
 
-        return folder_hash(Path(os.path.expanduser(values["model"])))
-    return source_hash(cast("Any", check)(values["model"])) if check and values["model"] is not None else None
+        return folder_hash(Path(os.path.expanduser(options.model)))
+    code = next((field for field in fields_of(options) if field.declared.names == "code"), None)
+    return source_hash(cast("Any", code.declared.check)(code.value)) if code and code.value is not None else None
 
 
 def _run(file: Path, module_name: str) -> ModuleType:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int, Shaped
 
 from jaxaudit.cli.groups import Columns, Images, SetsFlags, ShadowNetwork
-from jaxaudit.cli.options import Options, fields_of, refuse_options, with_values
+from jaxaudit.cli.options import Options, refuse_options
 from jaxaudit.cli.parsers import TEXTS, is_table, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
 from jaxaudit.data import Examples, is_image, load, prepare_images
@@ -42,7 +42,7 @@ MOST_NAMES = 4
 _NUMBER = re.compile(r"-?\d{1,18}")
 
 
-def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = (), gaps: bool = False) -> Examples:
+def read_examples(name: str, options: SetsFlags, groups: Sequence[str] = (), gaps: bool = False) -> Examples:
     """The records of a set without columns of `groups`: images in [0, 1], tables as float32, with `gaps` or refused."""
     if is_texts(name):
         raise InputError(
@@ -50,12 +50,12 @@ def read_examples(name: str, data: SetsFlags, groups: Sequence[str] = (), gaps: 
             "--shadows, `ks` trains language models on texts."
         )
     dealt_side(expanded(name))
-    return read_inputs(name, data, scaled=True, groups=groups, gaps=gaps)
+    return read_inputs(name, options, scaled=True, groups=groups, gaps=gaps)
 
 
-def load_told(name: str, data: Columns, **how: Any) -> Examples:
+def load_told(name: str, options: Columns, **how: Any) -> Examples:
     """`load`, with what was guessed or left out said on stderr; names of columns are of the tables among the sets."""
-    columns: dict[str, Any] = {"label": data.label, "drop": data.drop} if is_table(name) else {}
+    columns: dict[str, Any] = {"label": options.label, "drop": options.drop} if is_table(name) else {}
     examples = load(name, **columns, **how)
     for note in examples.notes:
         say(f"{examples.name}: {note}")
@@ -240,7 +240,7 @@ def with_dealt_groups(options: Options, *files: str) -> Options:
     Of one set alone only the random numbers of a deal are groups: nothing else tells them from another array of this
     name. Of several sets an array of an archive, and a key of texts, are groups if no value stands in two sets.
     """
-    if next(field.value for field in fields_of(options) if field.name == "groups") is not None:
+    if options.groups is not None:
         return options
     groups_by_file = {file: _written_groups(file) for file in files}
     distinct = [np.unique(values) for values in groups_by_file.values() if values is not None]
@@ -254,17 +254,18 @@ def with_dealt_groups(options: Options, *files: str) -> Options:
         say(f"groups: none. Values of {COLUMN!r} of the files stand in several sets, as of no deal by groups")
         return options
     say(f"groups: those that the files have ({COLUMN}), so groups are taken whole; --groups names others")
-    return with_values(options, groups=COLUMN)
+    return replace(options, groups=COLUMN)
 
 
 def with_groups_of_sets(options: Options, sets: NamedSets) -> Options:
     """As `with_dealt_groups`, of query set, holdout and known members; without a holdout only coins deal groups."""
-    data = options.data
     if sets.key:
-        refuse_options({"--groups": data.groups != COLUMN and data.groups}, "the key of a blind deal says whether any")
-        return with_values(options, groups=COLUMN) if sets.key.groups else options
-    if Role.HOLDOUT not in sets.names and not getattr(data, "coins", False):
-        refuse_options({"--groups": data.groups}, "is of all records that were dealt, and there is no holdout")
+        refuse_options(
+            {"--groups": options.groups != COLUMN and options.groups}, "the key of a blind deal says whether any"
+        )
+        return replace(options, groups=COLUMN) if sets.key.groups else options
+    if Role.HOLDOUT not in sets.names and not getattr(options, "coins", False):
+        refuse_options({"--groups": options.groups}, "is of all records that were dealt, and there is no holdout")
         return options
     return with_dealt_groups(options, *sets.names.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS).values())
 

@@ -4,10 +4,11 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
+from dataclasses import fields, replace
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import Network, RecipeFlags, ShadowNetwork
+from jaxaudit.cli.groups import RecipeFlags, ShadowNetwork
 from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.own_code import (
     OF_TEXTS,
@@ -50,14 +51,13 @@ def refuse_other_network(name: str, of_texts: bool, texts: bool) -> None:
         raise InputError(f"--model {name} is for {purpose}; use {OF_TEXTS if texts else 'mlp'}.")
 
 
-def make_adapters(model: Network, dropout: float | None = None) -> Any:
+def make_adapters(options: ShadowNetwork, dropout: float | None = None) -> Any:
     """The factory of adapters that the options describe (`--recipe lora`); None for any other network."""
-    options = model if isinstance(model, ShadowNetwork) else ShadowNetwork()
-    folder = pretrained_config(model.model)
+    folder = pretrained_config(options.model)
     if options.lora is None:
         if folder is not None:
             raise InputError(
-                f"--model {model.model}: is a folder; of a causal model of transformers, adapters are trained: give "
+                f"--model {options.model}: is a folder; of a causal model of transformers, adapters are trained: give "
                 "their rank, such as --recipe lora=8."
             )
         return None
@@ -98,6 +98,8 @@ def make_learner(
 
     ours = getattr(factory, "func", factory).__module__.startswith("jaxaudit.")
     make = _learner if ours else _learner.__wrapped__
+    # Of a command's options the others change no learner.
+    recipe = RecipeFlags(**{field.name: getattr(recipe, field.name) for field in fields(RecipeFlags)})
     return in_known_form(make(factory, recipe, input_shape, classes, most, of_tokens))
 
 
@@ -106,8 +108,6 @@ def _learner(
     factory: Any, recipe: RecipeFlags, input_shape: tuple[int, ...], classes: int, most: int, of_tokens: bool
 ) -> "NetworkLearner":
     """A cached learner: equal learners are one object, because JAX compiles and stores a program for each object."""
-    from dataclasses import replace
-
     from jaxaudit.learners import AUGMENTATIONS, language_model, network
 
     training: dict[str, Any] = {

@@ -25,7 +25,6 @@ from jaxaudit import RhoTest, Role, Sets
 from jaxaudit.audits import EFFORTS, make_pool
 from jaxaudit.cli.ks.inputs import dealt_set
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.options import with_values
 from jaxaudit.data import Examples
 from jaxaudit.report import schema_of
 from jaxaudit.shadow_models import no_models
@@ -255,8 +254,8 @@ def test_each_record_is_in_one_of_three_sets_and_a_copy_in_none() -> None:
 )
 def test_whoever_gives_another_set_a_test_or_a_target_deals_himself(given: dict[str, object]) -> None:
     assert KSOptions().has_set_alone
-    assert with_values(KSOptions(), query="mnist", sample=100, test_option=("holdout.mixed=0",)).has_set_alone
-    assert not with_values(KSOptions(), **given).has_set_alone
+    assert KSOptions(query="mnist", sample=100, test_option=("holdout.mixed=0",)).has_set_alone
+    assert not KSOptions(**given).has_set_alone
 
 
 @pytest.mark.outer

@@ -16,7 +16,7 @@ from support.sequences import small_learner
 import jaxaudit as ja
 from jaxaudit import Sets
 from jaxaudit.audits import default_tests
-from jaxaudit.cli.groups import RecipeFlags, ShadowNetwork
+from jaxaudit.cli.groups import ShadowFlags
 from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory
 from jaxaudit.ensemble import log_probs_many
@@ -96,11 +96,11 @@ def test_python_gives_the_same_numbers():
     tokenizer = ja.word_tokenizer(texts)
     sets = zip(ja.sequences(texts, tokenizer), texts, strict=True)
     query, holdout, calibration = (replace(of_set, groups=np.array(text.column("author"))) for of_set, text in sets)
-    network, recipe = ShadowNetwork(model="gpt-1-16"), RecipeFlags(epochs=2, learning_rate=0.03, batch_size=25)
+    recipe = ShadowFlags(model="gpt-1-16", epochs=2, learning_rate=0.03, batch_size=25)
     said, on_holdout = (ja.load_log_likelihoods(f"used/{name}.csv", COUNT) for name in ROLES[:2])
     target, key = ja.FileTarget(ja.Sets(query=said, holdout=on_holdout)), jax.random.key(7)
     shadows = ja.train_shadows(
-        *(key, query, calibration, make_shadow_learner(network, recipe, query, 3 * COUNT), [target]),
+        *(key, query, calibration, make_shadow_learner(recipe, query, 3 * COUNT), [target]),
         tests=[ja.HoldoutTest(mixed=20)],
         holdout=holdout,
         execution=ja.Execution(10),
@@ -110,7 +110,7 @@ def test_python_gives_the_same_numbers():
     assert answer.verdict == direct["finding"]["verdict"]
     how: dict[str, Any] = {"holdout": holdout, "tests": [ja.HoldoutTest(), ja.RhoTest()]}
     with pytest.raises(ja.InputError, match="rho: compare probabilities of classes"):
-        ja.train_shadows(key, query, calibration, make_shadow_learner(network, recipe, query, 99), **how)
+        ja.train_shadows(key, query, calibration, make_shadow_learner(recipe, query, 99), **how)
     assert [test.name for test in default_tests(Sets(holdout=holdout))] == ["holdout"]
 
 

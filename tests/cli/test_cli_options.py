@@ -4,7 +4,6 @@ import types
 import typing
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cli_runs import jaxaudit, options_of
+from support.cli_runs import jaxaudit
 from support.deals import write_deal, write_model
 from typer.main import get_command
 
@@ -23,6 +22,7 @@ from jaxaudit.cli.deal import DealOptions
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import (
+    PANELS,
     ModelSource,
     OptionField,
     command_line,
@@ -107,9 +107,9 @@ def some_of(command: Command) -> st.SearchStrategy[tuple[Command, dict[str, Any]
 
 def with_effect(command: Command, values: dict[str, Any]) -> Any:
     """The options with these values, but for those that mean nothing with the source of models."""
-    options = options_of(command.options, **values)
+    options = command.options(**values)
     used = {field.name for field in fields_of(options) if models_source(options) in field.of}
-    return options_of(command.options, **{name: value for name, value in values.items() if name in used})
+    return command.options(**{name: value for name, value in values.items() if name in used})
 
 
 @settings(max_examples=60)
@@ -135,7 +135,7 @@ def test_every_option_has_one_meaning_and_no_words_mean_the_defaults(command: Co
         assert len(set(each)) == len(each)
     for field in found:
         assert field.declared.help.endswith((".", "]")), field.name
-        assert field.panel in {each.metadata.get("panel", "") for each in fields(command.options)}
+        assert field.declared.panel in PANELS, field.name
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -227,9 +227,9 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(
     write_deal("deal", **sets)
     write_model("t.npz", query=np.eye(3), holdout=np.eye(3))
     for source, named in SOURCES[command.name].items():
-        assert models_source(options_of(command.options, **named)) is source
-        for field in fields_of(options_of(command.options, **named)):
-            options = options_of(command.options, **{**named, field.name: other(field)})
+        assert models_source(command.options(**named)) is source
+        for field in fields_of(command.options(**named)):
+            options = command.options(**{**named, field.name: other(field)})
             # A set that the deal has, and a test that is none, are refused by themselves; parameters are a recipe, too.
             itself = {"query", "tests", "parameters"}
             if field.name in {*named, *itself} or models_source(options) is not source:
@@ -247,8 +247,7 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(
 
 def test_a_place_is_no_part_of_a_run():
     here, there = (
-        options_of(
-            KSOptions,
+        KSOptions(
             query=f"{folder}/q.npz",
             calibration="mnist",
             deal=Path(folder, "deal"),
@@ -260,22 +259,21 @@ def test_a_place_is_no_part_of_a_run():
     assert json_options(here) != json_options(there)
     assert identity_of(here) == identity_of(there)
     assert identity_of(here)["epochs"] == 3
-    assert identity_of(here) != identity_of(options_of(KSOptions, epochs=4))
+    assert identity_of(here) != identity_of(KSOptions(epochs=4))
     places = "deal query calibration groups target before shadows scores"
     assert set(json_options(here)) - set(identity_of(here)) == set(places.split())
 
 
 def test_what_is_only_printed_is_no_part_of_a_run():
     quiet, printed = KSOptions(), {"as_json": True, "out": Path("run"), "fail_on": ("forgotten",)}
-    loud = options_of(KSOptions, **printed)
+    loud = KSOptions(**printed)
     assert json_options(quiet) == json_options(loud)
     assert command_line("ks", quiet) == command_line("ks", loud)
 
 
 def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    options = options_of(
-        KSOptions,
+    options = KSOptions(
         query=f"{tmp_path}/data/q.npz@train[:10]",
         target=(tmp_path / "a.csv", Path("/elsewhere/secret/b.csv")),
         model="/elsewhere/secret/net.py:Net",
@@ -295,7 +293,7 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
 
 
 def test_an_argument_is_a_word_without_a_flag():
-    options = options_of(DealOptions, data="a.npz@train", holdout_share=0.25, seed=7, out=Path("deal"))
+    options = DealOptions(data="a.npz@train", holdout_share=0.25, seed=7, out=Path("deal"))
     words = command_line("deal", options)
     assert words == ["jaxaudit", "deal", "a.npz@train", "--holdout-share", "0.25", "--seed", "7"]
     assert json_options(options)["data"] == "a.npz@train"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support import cli_runs
-from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, options_of, recipe, records
+from support.cli_runs import QUICK, RECORDS, SETS, content, jaxaudit, recipe, records
 
 from jaxaudit.cli import harness, progress
 from jaxaudit.cli.ks.options import KSOptions
@@ -40,7 +40,7 @@ for words in json.loads(sys.argv[1]):
 
 def problems(kind: type[Any], **options: Any) -> list[str]:
     try:
-        harness.refuse_bad_options(options_of(kind, **options))
+        harness.refuse_bad_options(kind(**options))
     except InputErrors as errors:
         return list(errors.problems)
     except InputError as error:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.cli_runs import QUICK, intercept, jaxaudit, options_of, own_modules, recipe, refused
+from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, recipe, refused
 
 from jaxaudit.cli import own_code
 from jaxaudit.cli.groups import RecipeFlags
@@ -261,13 +261,13 @@ def test_a_whole_recipe_in_a_run(sets: Path):
 
 def test_ones_own_code_is_part_of_a_runs_identity(own: Path):
     Path("mine.py").write_text(NET)
-    options = options_of(KSOptions, model="mine.py:Net")
+    options = KSOptions(model="mine.py:Net")
     before = model_hash(options)
-    same = replace(options, model=replace(options.model, model=f"{own}/mine.py:Net"))
+    same = replace(options, model=f"{own}/mine.py:Net")
     assert json_options(same) == json_options(options)
     Path("mine.py").write_text(NET + "\n")
     assert before != model_hash(options) == model_hash(same)
-    assert model_hash(options_of(KSOptions, model="mlp")) is None
+    assert model_hash(KSOptions(model="mlp")) is None
 
 
 @pytest.mark.parametrize(

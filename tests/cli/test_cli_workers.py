@@ -140,8 +140,7 @@ def test_a_command_with_workers_uses_one_gpu_itself(words: tuple[str, ...], seen
 
 
 def test_who_trains_is_no_part_of_a_run():
-    recipes = (RecipeFlags(workers=text) for text in ("ray", "2", "4@ray://head:1", None))
-    ray, *further = (identity_of(AttackOptions(recipe=each)) for each in recipes)
+    ray, *further = (identity_of(AttackOptions(workers=text)) for text in ("ray", "2", "4@ray://head:1", None))
     assert further == [ray] * 3
 
 

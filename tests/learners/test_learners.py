@@ -24,8 +24,7 @@ from support.tiny_learners import (
     softmax_regression,
 )
 
-from jaxaudit.cli.classifiers import FAMILIES, ClassifierOptions, make_classifier
-from jaxaudit.cli.groups import RecipeFlags
+from jaxaudit.cli.classifiers import FAMILIES, make_classifier
 from jaxaudit.cli.pdtp import PDTPOptions
 from jaxaudit.data import Column, Examples, Table
 from jaxaudit.ensemble import batches
@@ -155,7 +154,6 @@ def test_chunks_are_of_one_size_cover_all_and_repeat_only_the_last_place(count, 
 
 RECORDS, CLASSES = 24, 3
 REFIT_KEY = jax.random.key(5)
-RECIPE = RecipeFlags(epochs=4, batch_size=8, learning_rate=0.05, optimizer="sgd")
 ROWS = np.concatenate([np.ones((1, RECORDS)), 1 - np.eye(RECORDS)]).astype(np.float32)
 """All records, and all but each."""
 EACH = pytest.mark.parametrize("family", FAMILIES)
@@ -172,7 +170,7 @@ def made(family: str) -> tuple[Examples, Learner]:
     ]
     kinds = (Column("kind", ("a", "b", "c", "d")), Column("flag", ("no", "yes")), Column("number"))
     table = Table(np.stack(columns, axis=1).astype(np.float32), kinds, labels, ("x", "y", "z"), "small")
-    options = PDTPOptions(model=ClassifierOptions(model=family), recipe=RECIPE)
+    options = PDTPOptions(model=family, epochs=4, batch_size=8, learning_rate=0.05, optimizer="sgd")
     return make_classifier(options, table)[1:]
 
 

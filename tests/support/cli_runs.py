@@ -1,6 +1,5 @@
 """Runs of the command line on sets small enough to train on in a second."""
 
-import dataclasses
 import importlib
 import inspect
 import json
@@ -120,17 +119,6 @@ def intercept(patch: pytest.MonkeyPatch, place: str) -> dict[str, Any]:
 
     patch.setattr(place, stop)
     return seen
-
-
-def options_of(kind: type[Any], **values: Any) -> Any:
-    """A command's options with these values, by name, whichever group they are in."""
-    options = kind()
-    found = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
-    alone = {each.name for each in dataclasses.fields(options) if "declared" in each.metadata}
-    for name, value in values.items():
-        group = name if name in alone else next(each for each in found.keys() - alone if hasattr(found[each], name))
-        found[group] = value if name in alone else dataclasses.replace(found[group], **{name: value})
-    return kind(**found)
 
 
 def arrays(path: str) -> dict[str, np.ndarray]:

@@ -4,26 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxaudit.attacks.records import BUILT_IN
-from jaxaudit.cli.classifiers import RECIPE, ClassifierOptions, TableData
-from jaxaudit.cli.groups import (
-    AUDIT,
-    DATA,
-    MODEL,
-    MOST,
-    OUTPUT,
-    TRAINED_HERE,
-    TRAINING,
-    Output,
-    RecipeFlags,
-    Seeded,
-    bank_of_shadows,
-    failing,
-)
+from jaxaudit.cli.classifiers import ClassifierOptions, TableData, TableRecipe
+from jaxaudit.cli.groups import MOST, TRAINED_HERE, Output, Seeded, bank_of_shadows, failing
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, bank_option, group, option
+from jaxaudit.cli.options import AUDIT, ModelSource, bank_option, option
 from jaxaudit.cli.own_code import parse_field, with_fields
 from jaxaudit.cli.parsers import parse_names
 from jaxaudit.errors import InputError
@@ -34,18 +21,23 @@ ON_TARGETS = ("untargeted", "distance", "frequency")
 """Names of the attacks without a bank; a test compares them with `ATTACKS`, which takes a second to import."""
 
 
-def named_attacks(flags: "AttackFlags", built_in: Iterable[Any]) -> tuple[Any, ...]:
+def named_attacks(options: "AttackOptions", built_in: Iterable[Any]) -> tuple[Any, ...]:
     """The attacks that `--attacks` names, in order, else all of the built-in ones, with their options."""
     attacks = {attack.name: attack for attack in built_in}
-    names = parse_names(flags.attacks or ",".join(attacks), (*attacks,), "--attacks")
-    return tuple(with_fields("--attack-option", flags.attack_option, {name: attacks[name] for name in names}).values())
+    names = parse_names(options.attacks or ",".join(attacks), (*attacks,), "--attacks")
+    return tuple(
+        with_fields("--attack-option", options.attack_option, {name: attacks[name] for name in names}).values()
+    )
 
 
 @dataclass(frozen=True)
-class AttackFlags(Seeded):
-    """The attacks, their number and targets, and a bank to attack by."""
+class AttackOptions(TableData, ClassifierOptions, TableRecipe, Seeded, Output):
+    """All options of the command."""
+
+    goes_with: ClassVar = {TableData: TRAINED_HERE, ClassifierOptions: TRAINED_HERE}
 
     attacks: str | None = option(
+        AUDIT,
         "Attacks to make, such as distance,frequency; with --shadows: "
         f"{', '.join(ON_RECORDS)}. With --shadows the first decides, and only the default one can show that attacks do "
         "no better than guessing; without, all decide together. [default: all, with --shadows stacked first]",
@@ -53,6 +45,7 @@ class AttackFlags(Seeded):
         check=lambda text: parse_names(text, (*ON_TARGETS, *ON_RECORDS), "--attacks"),
     )
     attack_option: tuple[str, ...] = option(
+        AUDIT,
         "Set an option of an attack: its name, a field, and a value. rmia.gamma, rmia-offline.gamma: "
         "the factor that a ratio must exceed others by (2). rmia-offline.scale: how far the mean over models without a "
         "record stands for all (0.3). Repeatable.",
@@ -61,12 +54,14 @@ class AttackFlags(Seeded):
         check=partial(parse_field, "--attack-option"),
     )
     iterations: int | None = option(
+        AUDIT,
         "Random splits; each target is attacked twice in each. [default: 100; 10 without --data]",
         minimum=1,
         maximum=MOST,
         of=TRAINED_HERE,
     )
     targets: int | None = option(
+        AUDIT,
         "Target records, drawn at random. [default: 100, or all; 20 without --data]",
         minimum=1,
         of=TRAINED_HERE,
@@ -76,51 +71,42 @@ class AttackFlags(Seeded):
         "RMIA, BASE and others. Nothing is trained.",
     )
     target: tuple[Path, ...] = bank_option(
+        AUDIT,
         "--shadows: a target's outputs on all records of the bank, on its query set, or on query set and holdout, in "
         "the bank's order: .npy, .npz, .csv or .parquet. Repeatable. [default: each shadow model is a target]",
         default=(),
         names="file",
     )
     members: tuple[Path, ...] = bank_option(
+        AUDIT,
         "--shadows: a .npy of booleans, which of these records the target was trained on, if that is known. "
         "Repeatable: one per --target, in the same order.",
         default=(),
         names="file",
     )
     target_kind: Literal["auto", "probabilities", "logits"] = bank_option(
-        "--shadows: what the targets' files contain.", default="auto"
+        AUDIT, "--shadows: what the targets' files contain.", default="auto"
     )
-
-
-@dataclass(frozen=True)
-class AttackOptions:
-    """All options of the command."""
-
-    data: TableData = group(DATA, TableData(), of=TRAINED_HERE)
-    model: ClassifierOptions = group(MODEL, ClassifierOptions(), of=TRAINED_HERE)
-    recipe: RecipeFlags = group(TRAINING, RECIPE)
-    audit: AttackFlags = group(AUDIT, AttackFlags())
     fail_on: tuple[Literal["gives-records-away", "gives-some-away", "inconclusive"], ...] = failing()
-    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:
         """The origin of the models from which attacks learn."""
-        return self.model.source if self.audit.shadows is None else ModelSource.BANK
+        return super().source if self.shadows is None else ModelSource.BANK
 
 
 def _check_attacks(options: AttackOptions) -> None:
-    audit_flags, trains = options.audit, options.source is not ModelSource.BANK
+    trains = options.source is not ModelSource.BANK
     names = ON_TARGETS if trains else ON_RECORDS
-    words = parse_names(audit_flags.attacks or names[0], (*ON_TARGETS, *ON_RECORDS), "--attacks")
+    words = parse_names(options.attacks or names[0], (*ON_TARGETS, *ON_RECORDS), "--attacks")
     if other := [name for name in words if name not in names]:
         raise InputError(
             f"--attacks {','.join(other)}: there are {', '.join(names)} here. On a table they compare probabilities of "
             "classes by models of their own; by a bank (--shadows) they take one number a record."
         )
-    if audit_flags.members and len(audit_flags.members) != len(audit_flags.target):
+    if options.members and len(options.members) != len(options.target):
         raise InputError(
-            f"--target was given {len(audit_flags.target)} times and --members {len(audit_flags.members)} times: give "
+            f"--target was given {len(options.target)} times and --members {len(options.members)} times: give "
             "one of each target, in the same order."
         )
 

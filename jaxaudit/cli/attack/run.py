@@ -1,5 +1,6 @@
 """Runs `jaxaudit attack`: from its options to its result, on classifiers that it trains, or by a bank."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from jaxaudit.audits.attack.result import AttackAudit
 from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members, target_log_odds
 from jaxaudit.cli.attack import AttackOptions, named_attacks
 from jaxaudit.cli.classifiers import drawn, make_classifier, read_table_options, table_data
-from jaxaudit.cli.options import with_values
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_readings
 from jaxaudit.cli.show import Job, Outcome
@@ -47,25 +47,24 @@ def prepare(options: AttackOptions) -> Job[Any]:
         train_splits,
     )
 
-    audit_flags = options.audit
-    attacks = named_attacks(audit_flags, ATTACKS)
-    sizes = DEMONSTRATION if options.data.data is None else SIZES
-    iterations = audit_flags.iterations or sizes["iterations"]
+    attacks = named_attacks(options, ATTACKS)
+    sizes = DEMONSTRATION if options.data is None else SIZES
+    iterations = options.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
     pairs = PAIRS if any(attack.shadows == "paired" for attack in attacks) else 0
     pooled = POOLED if any(attack.shadows == "pooled" for attack in attacks) else 0
-    whole = read_table_options(options.data)
-    candidates = options.data.sample or min(CANDIDATES, len(whole) // 2 * 2)
-    targets = audit_flags.targets or min(sizes["targets"], candidates)
-    generator = np.random.default_rng(audit_flags.seed)
+    whole = read_table_options(options)
+    candidates = options.sample or min(CANDIDATES, len(whole) // 2 * 2)
+    targets = options.targets or min(sizes["targets"], candidates)
+    generator = np.random.default_rng(options.seed)
     chosen = drawn(generator, len(whole), candidates, "--sample", whole.name)
     table = whole.take(chosen)
     options, examples, learner = make_classifier(options, table)
-    key = jax.random.key(audit_flags.seed)
+    key = jax.random.key(options.seed)
     splits = draw(key, examples, iterations, targets)
     how: dict[str, Any] = {"shadow_pairs": pairs, "pooled_shadows": pooled, "measured": min(MEASURED, iterations)}
     names = ",".join(attack.name for attack in attacks)
-    settled = with_values(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
+    settled = replace(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
 
     def models(models_per_batch: int) -> int:
         *counts, left_out = models_to_train(splits, learner, **how, models_per_batch=models_per_batch)
@@ -101,19 +100,19 @@ def prepare(options: AttackOptions) -> Job[Any]:
         outcome=outcome,
         models=models,
         line=f"attacking {targets:,} of {len(table):,} candidates {2 * iterations:,} times, "
-        f"{options.model.model}, on {jax.default_backend()}",
+        f"{options.model}, on {jax.default_backend()}",
         label="attacking",
     )
 
 
 def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     """The work for these options, with the models of a bank."""
-    path = options.audit.shadows or Path()
+    path = options.shadows or Path()
     bank = load_bank(path)
     # None are all that the bank allows.
-    attacks, flags = None, options.audit
-    if flags.attacks is not None or flags.attack_option:
-        attacks = named_attacks(flags, RECORD_ATTACKS)
+    attacks = None
+    if options.attacks is not None or options.attack_option:
+        attacks = named_attacks(options, RECORD_ATTACKS)
     targets, records = _targets(options, bank)
     shadows = open_for_attacks(bank, len(RECORD_ATTACKS if attacks is None else attacks), records)
     if shadows.scale is not None and attacks is None:
@@ -154,15 +153,14 @@ def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Pro
 
 def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ...], int]:
     """The targets, and the number of the bank's records that their outputs cover."""
-    audit = options.audit
-    odds_and_outputs = [target_log_odds(path, bank, audit.target_kind) for path in audit.target]
+    odds_and_outputs = [target_log_odds(path, bank, options.target_kind) for path in options.target]
     tell_of_readings(stored for _, stored in odds_and_outputs)
     rows = {odds.shape[1] for odds, _ in odds_and_outputs}
     if len(rows) > 1:
         raise InputError(f"--target: files have {' and '.join(map(str, rows))} rows; give files of the same records.")
     records = next(iter(rows), bank.description.records)
-    members = [read_members(path, records) for path in audit.members] or [None] * len(odds_and_outputs)
-    triples = zip(audit.target, odds_and_outputs, members, strict=True)
+    members = [read_members(path, records) for path in options.members] or [None] * len(odds_and_outputs)
+    triples = zip(options.target, odds_and_outputs, members, strict=True)
     return tuple(RecordTarget(path.name, odds, row, stored) for path, (odds, stored), row in triples), records
 
 

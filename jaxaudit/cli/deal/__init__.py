@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli.groups import DATA, Columns, dealt_groups
+from jaxaudit.cli.groups import Columns, dealt_groups
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import group, option, refuse_options
+from jaxaudit.cli.options import DATA, PLAIN, SHARES, option, refuse_options
 from jaxaudit.cli.parsers import is_texts, share_check
 from jaxaudit.errors import InputError
 
@@ -15,10 +15,11 @@ LEAST_BLIND = 2**60
 
 
 @dataclass(frozen=True)
-class DealData(Columns):
-    """The records."""
+class DealOptions(Columns):
+    """All options of the command."""
 
     data: str = option(
+        DATA,
         "The provider's records: NAME[@SPLIT] or a path. Of several splits, say which, or @all. Texts are JSON "
         "Lines of messages, prompt and completion, instruction and output, question and "
         "answer, or text.",
@@ -27,12 +28,50 @@ class DealData(Columns):
         names="data",
     )
     groups: str | None = dealt_groups(
+        DATA,
         "Group of each record, such as its patient, to deal groups whole: .npy, or the name of an array in the .npz, "
         "of a column in the .csv or of a key in the lines that DATA names.",
     )
     by: str | None = dealt_groups(
+        DATA,
         "As --groups, but the records of each group are dealt over all sets, at random within the group: for a verdict "
         "on each group (`jaxaudit ks --scores --by group`).",
+    )
+    holdout_share: float | None = option(
+        SHARES,
+        "Share of the records, or groups, to keep at home as the holdout. [default: 0.5]",
+        check=share_check("holdout_share"),
+    )
+    members_share: float | None = option(
+        SHARES,
+        "Share of the records, or groups, to share that stay in training. [default: none]",
+        check=share_check("members_share"),
+    )
+    withdraw: float | None = option(
+        SHARES,
+        "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays.",
+        check=share_check("withdraw"),
+    )
+    blind: bool = option(
+        SHARES,
+        "Also write challenge.npz (as a table where the sets are tables), which has all records in a random order and "
+        "no mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
+        default=False,
+    )
+    seed: int | None = option(
+        SHARES,
+        "Random seed, to repeat a deal: it tells the set of each record of DATA; with --blind 2^60 or more. [default: "
+        "a new one that nobody can guess]",
+        minimum=0,
+        maximum=2**SEED_BITS - 1,
+    )
+    out: Path = option(
+        PLAIN,
+        "Write query.npz, holdout.npz, members.npz (if members are dealt; of a .csv or .parquet files like it), "
+        "deal.json, groups.csv (if there are groups), and what --blind adds, into this new directory.",
+        default=...,
+        metavar="DIR",
+        decides=False,
     )
 
     @property
@@ -45,94 +84,50 @@ class DealData(Columns):
         """The option that says so."""
         return "--groups" if self.by is None else "--by"
 
-
-@dataclass(frozen=True)
-class DealFlags:
-    """How records are dealt."""
-
-    holdout_share: float | None = option(
-        "Share of the records, or groups, to keep at home as the holdout. [default: 0.5]",
-        check=share_check("holdout_share"),
-    )
-    members_share: float | None = option(
-        "Share of the records, or groups, to share that stay in training. [default: none]",
-        check=share_check("members_share"),
-    )
-    withdraw: float | None = option(
-        "DATA was shared before, and all of it trained on: share of it, or of its groups, to withdraw; the rest stays.",
-        check=share_check("withdraw"),
-    )
-    blind: bool = option(
-        "Also write challenge.npz (as a table where the sets are tables), which has all records in a random order and "
-        "no mark of their set, for whoever holds the model; and key.json, which tells them apart and stays at home.",
-        default=False,
-    )
-    seed: int | None = option(
-        "Random seed, to repeat a deal: it tells the set of each record of DATA; with --blind 2^60 or more. [default: "
-        "a new one that nobody can guess]",
-        minimum=0,
-        maximum=2**SEED_BITS - 1,
-    )
-
     @property
     def held(self) -> float:
         """The share of the holdout; there is none where records are withdrawn."""
         return 0.5 if self.holdout_share is None else self.holdout_share
 
-    def check(self) -> None:
-        """Refuses options that do not go together."""
-        if self.withdraw is not None:
-            shares = {"--holdout-share": self.holdout_share, "--members-share": self.members_share}
-            refuse_options(
-                shares,
-                "--withdraw is of records that were shared before, whose holdout was kept then, and what is not "
-                "withdrawn stays in training",
-            )
-            refuse_options(
-                {"--blind": self.blind}, "needs a holdout to hide among the other records, and --withdraw deals none"
-            )
-        if self.blind and self.seed is not None and self.seed < LEAST_BLIND:
-            raise InputError(
-                f"--blind with --seed {self.seed}: whoever has the records finds it by trying, and so every set; leave "
-                "out --seed, or give that of the deal to repeat (2^60 or more)."
-            )
-        if self.members_share is not None and self.held + self.members_share >= 1:
-            raise InputError(
-                f"--members-share {self.members_share:g} and --holdout-share {self.held:g} (0.5 if not given) leave no "
-                "records to withdraw; their sum must be below 1."
-            )
 
-
-@dataclass(frozen=True)
-class DealOptions:
-    """All options of the command."""
-
-    data: DealData = group(DATA, DealData())
-    deal: DealFlags = group("Deal", DealFlags())
-    out: Path = option(
-        "Write query.npz, holdout.npz, members.npz (if members are dealt; of a .csv or .parquet files like it), "
-        "deal.json, groups.csv (if there are groups), and what --blind adds, into this new directory.",
-        default=...,
-        metavar="DIR",
-        decides=False,
-    )
+def _check_shares(options: DealOptions) -> None:
+    if options.withdraw is not None:
+        shares = {"--holdout-share": options.holdout_share, "--members-share": options.members_share}
+        refuse_options(
+            shares,
+            "--withdraw is of records that were shared before, whose holdout was kept then, and what is not "
+            "withdrawn stays in training",
+        )
+        refuse_options(
+            {"--blind": options.blind}, "needs a holdout to hide among the other records, and --withdraw deals none"
+        )
+    if options.blind and options.seed is not None and options.seed < LEAST_BLIND:
+        raise InputError(
+            f"--blind with --seed {options.seed}: whoever has the records finds it by trying, and so every set; leave "
+            "out --seed, or give that of the deal to repeat (2^60 or more)."
+        )
+    if options.members_share is not None and options.held + options.members_share >= 1:
+        raise InputError(
+            f"--members-share {options.members_share:g} and --holdout-share {options.held:g} (0.5 if not given) leave "
+            "no records to withdraw; their sum must be below 1."
+        )
 
 
 def _check_by(options: DealOptions) -> None:
-    if options.data.by is None:
+    if options.by is None:
         return
     reasons = {
-        "--groups": (options.data.groups, "deals groups whole, and --by the records of each over all sets"),
-        "--withdraw": (options.deal.withdraw, "deals no holdout, and a group is found by its records in both sets"),
-        "--blind": (options.deal.blind or None, "asks for outputs without groups, and groups are found by scores"),
+        "--groups": (options.groups, "deals groups whole, and --by the records of each over all sets"),
+        "--withdraw": (options.withdraw, "deals no holdout, and a group is found by its records in both sets"),
+        "--blind": (options.blind or None, "asks for outputs without groups, and groups are found by scores"),
     }
     for flag, (value, why) in reasons.items():
         refuse_options({flag: value}, why)
 
 
 def _check_texts(options: DealOptions) -> None:
-    if is_texts(options.data.data):
-        refuse_options({"--blind": options.deal.blind}, "is of records with outputs, and texts get scores")
+    if is_texts(options.data):
+        refuse_options({"--blind": options.blind}, "is of records with outputs, and texts get scores")
 
 
 DEAL = Command(
@@ -183,7 +178,7 @@ DEAL = Command(
 
     `jaxaudit deal chat.jsonl --by author --members-share 0.4 --holdout-share 0.3 --out deal`
     """,
-    (_check_by, _check_texts),
+    (_check_shares, _check_by, _check_texts),
     first=("out", "groups", "by", "holdout_share", "members_share", "withdraw", "blind"),
     compiles=False,
 )

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from jaxaudit.audits.ks.by_group import MOST_PERMUTATIONS, MOST_TESTS, holdout_groups_needed, records_a_set_needed
-from jaxaudit.cli.deal import LEAST_BLIND, SEED_BITS, DealFlags, DealOptions
+from jaxaudit.cli.deal import LEAST_BLIND, SEED_BITS, DealOptions
 from jaxaudit.cli.deal.source import RecordSource, TextSource, read_source, read_text_source
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.show import Summary
@@ -49,27 +49,29 @@ from jaxaudit.version import __version__
 def deal_records(options: DealOptions) -> Summary:
     """Deals the records or texts that the options name, and writes every side."""
     # 256 bits of the system's entropy, whatever the seed: from a commitment nobody can find a seed by trying.
-    how, out, salt = options.deal, options.out, secrets.token_hex(32)
-    source = (read_text_source if is_texts(options.data.data) else read_source)(options.data)
-    units = dealt_units(source.groups, source.copies, within=options.data.by is not None)
+    out, salt = options.out, secrets.token_hex(32)
+    source = (read_text_source if is_texts(options.data) else read_source)(options)
+    units = dealt_units(source.groups, source.copies, within=options.by is not None)
     # Without --seed one that nobody can guess.
-    seed = LEAST_BLIND + secrets.randbelow(2**SEED_BITS - LEAST_BLIND) if how.seed is None else how.seed
-    key = key_of_deal(seed, how)
-    sides = {name: np.flatnonzero(row) for name, row in draw_deal(key, how, units).items()}
+    seed = LEAST_BLIND + secrets.randbelow(2**SEED_BITS - LEAST_BLIND) if options.seed is None else options.seed
+    key = key_of_deal(seed, options)
+    sides = {name: np.flatnonzero(row) for name, row in draw_deal(key, options, units).items()}
     source.refuse_telling(units.written)
     source, numbers = source.as_written(sides.values()), None
     if units.written:
         # A number tells nothing, neither of the group's value nor of its place in the file.
-        numbers = group_numbers(salt, units.count, NUMBERS)[units.of_record] if how.blind else units.random_numbers(key)
+        numbers = (
+            group_numbers(salt, units.count, NUMBERS)[units.of_record] if options.blind else units.random_numbers(key)
+        )
     files = {f"{name}{source.suffix}": source.writer(side, numbers) for name, side in sides.items()}
-    challenge = f"{CHALLENGE}{source.suffix}" if how.blind else ""
+    challenge = f"{CHALLENGE}{source.suffix}" if options.blind else ""
     if isinstance(source, RecordSource) and challenge:
         files[challenge] = source.challenge(salt)
 
     def record(file: IO[bytes]) -> None:
         for name, side in sides.items():
             source.refuse_changed(draft / f"{name}{source.suffix}", side)
-        write_record(file, how, seed, units, source, draft, sides)
+        write_record(file, options, seed, units, source, draft, sides)
 
     # The record is written after the sides, and a key last: they have the hashes of the others.
     files[DEAL_RECORD] = record
@@ -136,19 +138,21 @@ def dealt_units(
     return DealtUnits(number_groups(groups if within else merge_groups(groups, hashes)), copied, written, within)
 
 
-def draw_deal(key: OneKey, how: DealFlags, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
+def draw_deal(key: OneKey, options: DealOptions, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
     """Deals records at random: True for the records of each side (`query`, `members`, `holdout`), by its name."""
     count, groups = len(units.of_record), units.of_record if units.whole else None
     if units.within:
-        drawn, members = deal_within(stream(key, "deal"), units.of_record, how.held, how.members_share or 0.0)
-        stay = {} if how.members_share is None else {"members": members}
+        drawn, members = deal_within(stream(key, "deal"), units.of_record, options.held, options.members_share or 0.0)
+        stay = {} if options.members_share is None else {"members": members}
         return {"query": ~(drawn | members), **stay, "holdout": drawn}
-    drawn = deal_holdout(stream(key, "deal"), count, how.held if how.withdraw is None else how.withdraw, groups)
-    if how.withdraw is not None:
+    drawn = deal_holdout(
+        stream(key, "deal"), count, options.held if options.withdraw is None else options.withdraw, groups
+    )
+    if options.withdraw is not None:
         return {"query": drawn, "members": ~drawn}
-    if how.members_share is None:
+    if options.members_share is None:
         return {"query": ~drawn, "holdout": drawn}
-    members = deal_members(stream(key, "deal"), drawn, how.members_share, groups)
+    members = deal_members(stream(key, "deal"), drawn, options.members_share, groups)
     return {"query": ~(drawn | members), "members": members, "holdout": drawn}
 
 
@@ -226,15 +230,15 @@ def key_writer(
 SCHEMA = "jaxaudit.deal/1"
 
 
-def key_of_deal(seed: int, how: DealFlags) -> OneKey:
+def key_of_deal(seed: int, options: DealOptions) -> OneKey:
     """The key of a deal: of all 64 bits of its seed, since `jax.random.key` keeps 32, few enough to try them all."""
     key = jax.random.wrap_key_data(jnp.array([seed >> 32, seed & 0xFFFFFFFF], jnp.uint32), impl="threefry2x32")
-    return key if how.withdraw is None else stream(key, "withdraw")
+    return key if options.withdraw is None else stream(key, "withdraw")
 
 
 def write_record(
     file: IO[bytes],
-    how: DealFlags,
+    options: DealOptions,
     seed: int,
     units: DealtUnits,
     source: RecordSource | TextSource,
@@ -256,9 +260,9 @@ def write_record(
     facts = {
         "schema": SCHEMA,
         "seed": seed,
-        "holdout_share": how.held if how.withdraw is None else None,
-        "members_share": how.members_share,
-        "withdraw": how.withdraw,
+        "holdout_share": options.held if options.withdraw is None else None,
+        "members_share": options.members_share,
+        "withdraw": options.withdraw,
         "by_groups": units.whole,
         "within_groups": units.within,
         "copies": units.copied,

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from jaxaudit.cli.deal import DealData
+from jaxaudit.cli.deal import DealOptions
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import group_columns, load_told, read_told, tell_of_groups
 from jaxaudit.data import Examples, is_image, load, prepare_images
@@ -150,7 +150,7 @@ class RecordSource(NamedTuple):
 TAKEN = f"the name of the groups of a deal: deal by it (--groups {COLUMN}), or rename it"
 
 
-def read_source(options: DealData) -> RecordSource:
+def read_source(options: DealOptions) -> RecordSource:
     """The records, and the arrays that hold them: as they are stored, or of 64 bits where they are text."""
     data, groups = options.data, next(iter(group_columns(options.names_of_groups)), None)
     if groups is not None and role_of(groups) is not None:
@@ -259,7 +259,7 @@ class TextSource(NamedTuple):
         """Lines are written as they were read."""
 
 
-def read_text_source(options: DealData) -> TextSource:
+def read_text_source(options: DealOptions) -> TextSource:
     """The texts; says on stderr if they, which nobody can leave out, have the groups' values or other names of them."""
     groups, path = options.names_of_groups, expanded(options.data)
     texts = read_told(path)

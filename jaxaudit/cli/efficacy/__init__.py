@@ -3,51 +3,52 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli.groups import AUDIT, DATA, MODEL, MOST, OUTPUT, Images, Network, Output, Seeded
+from jaxaudit.cli.groups import MOST, Images, Network, Output, Seeded
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import group, option, recipe_option, refuse_options
+from jaxaudit.cli.options import DATA, MODEL, again, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
 from jaxaudit.cli.parsers import is_texts, parse_reference, parse_template
 from jaxaudit.errors import InputError
 
 
 @dataclass(frozen=True)
-class EfficacyData(Images):
-    """The records."""
+class EfficacyOptions(Images, Network, Seeded, Output):
+    """All options of the command."""
 
     data: str | None = option(
+        DATA,
         "The records in question: NAME[@SPLIT] or a path; of a language model a .jsonl, each line with prompt and "
         "answer, question and answer, or text. [default: some digits]",
         names="data",
     )
     classes: int | None = option(
+        DATA,
         "Number of outputs of the network. [default: what a configuration says, else the number of classes in the "
         "data, or of labels per record]",
         minimum=1,
         maximum=MOST,
     )
     template: str | None = recipe_option(
+        DATA,
         "Text before an answer of a .jsonl: {} is the prompt or question, \\n a line break. [default: a prompt as it "
         "is; a question as 'Question: {}\\nAnswer: ']",
         check=parse_template,
     )
-
-
-@dataclass(frozen=True)
-class WeightsFlags(Network):
-    """The network, its weights, and reference weights."""
-
+    images: str | None = again(Images, "images", "none,color")
     model: str | None = option(
+        MODEL,
         f"The network: {NETWORKS}, {OWN}, {PRETRAINED}, or the folder of a causal language model of "
         "transformers and its tokenizer.",
         check=parse_judged,
         names="code",
     )
     params: Path | None = option(
+        MODEL,
         "The weights: .safetensors, or a folder of save_pretrained. [default: those in the folder that --model names]",
         names="file",
     )
     reference: tuple[str, ...] = option(
+        MODEL,
         "Reference weights of the same network, as NAME=PATH (of a language model NAME=FOLDER), or untrained: new "
         "initial weights from the seed. Repeatable.",
         default=(),
@@ -56,32 +57,23 @@ class WeightsFlags(Network):
         names="file",
         place=lambda text: parse_reference(text)[1],
     )
-
-
-@dataclass(frozen=True)
-class EfficacyOptions:
-    """All options of the command."""
-
-    data: EfficacyData = group(DATA, EfficacyData(images="none,color"))
-    model: WeightsFlags = group(MODEL, WeightsFlags(hidden="512,256,128"))
-    audit: Seeded = group(AUDIT, Seeded())
-    output: Output = group(OUTPUT, Output())
+    hidden: str | None = again(Network, "hidden", "512,256,128")
 
 
 def _check_together(options: EfficacyOptions) -> None:
     # A folder contains weights; a missing path is reported by its own option, not as missing weights.
-    config = pretrained_config(options.model.model)
+    config = pretrained_config(options.model)
     config_folder = config if config and not config.is_file() else None
-    values = {"--params": options.model.params or config_folder, "--model": options.model.model}
-    values["--data"] = options.data.data
+    values = {"--params": options.params or config_folder, "--model": options.model}
+    values["--data"] = options.data
     missing = [flag for flag, value in values.items() if value is None]
     if missing and len(missing) < len(values):
         raise InputError(
             f"{', '.join(values)} go together, the weights, their network and the records: also give "
             f"{' and '.join(missing)}; without all of them the command runs an example."
         )
-    if not is_texts(options.data.data or ""):
-        refuse_options({"--recipe template": options.data.template}, "is of texts (--data .jsonl)")
+    if not is_texts(options.data or ""):
+        refuse_options({"--recipe template": options.template}, "is of texts (--data .jsonl)")
 
 
 EFFICACY = Command(

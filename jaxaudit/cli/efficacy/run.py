@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from jaxtyping import Array
 
 from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy, measure_sequence_efficacy
 from jaxaudit.audits.efficacy.result import EfficacyAudit
-from jaxaudit.cli.efficacy import EfficacyData, EfficacyOptions
+from jaxaudit.cli.efficacy import EfficacyOptions
 from jaxaudit.cli.own_code import pretrained_config
 from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
@@ -49,9 +48,9 @@ EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work for these options."""
-    if is_texts(options.data.data or ""):
+    if is_texts(options.data or ""):
         return _of_language_model(options)
-    if options.model.params is None and options.model.model is None and options.data.data is None:
+    if options.params is None and options.model is None and options.data is None:
         return _demonstration(options)
     return _of_classifier(options)
 
@@ -81,7 +80,7 @@ def _job(
 
 def _demonstration(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """A model trained with, and one without, half of a class of digits, by the recipe of Becker & Liebig (2022)."""
-    key = jax.random.key(options.audit.seed)
+    key = jax.random.key(options.seed)
     digits = prepare_images(load("digits"), (8, 8)).take(slice(RECORDS), f"digits@train[:{RECORDS}]")
     of_class = np.flatnonzero(digits.labels == CLASS)
     forget = of_class[: len(of_class) // 2]
@@ -106,23 +105,21 @@ def _demonstration(options: EfficacyOptions) -> Job[EfficacyAudit]:
 
 
 def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
-    model, data, seed = options.model, options.data, options.audit.seed
-    config = pretrained_config(model.model)
-    params = model.params or (config if config and config.is_dir() else None)
+    config = pretrained_config(options.model)
+    params = options.params or (config if config and config.is_dir() else None)
     assert params is not None, "the command refuses what lacks one of the three"
-    assert model.model is not None
+    assert options.model is not None
     pretrained = TransformersClassifier(config) if config else None
-    sources = [parse_reference(text) for text in model.reference]
+    sources = [parse_reference(text) for text in options.reference]
     paths = [params, *(path for _, path in sources if path)]
     weights = {path: read_weights(path) for path in paths}
-    if pretrained and data.classes is None:
-        data = replace(data, classes=pretrained.classes)
-    examples = _read(data)
+    outputs = pretrained.classes if pretrained and options.classes is None else options.classes
+    examples = _read(options, outputs)
     if isinstance(examples, Examples):
         classes, fields, notes = len(examples.class_names), None, outputs_note(examples)
     else:
-        classes, fields, notes = data.classes or _outputs_of(examples), examples.fields, []
-    factory = pretrained or make_factory(model.model, parse_hidden(model.hidden or ""))
+        classes, fields, notes = outputs or _outputs_of(examples), examples.fields, []
+    factory = pretrained or make_factory(options.model, parse_hidden(options.hidden or ""))
     net = pure_module(factory, examples.inputs.shape[1:], classes, fields)
     if pretrained:
         notes.append(f"The network is {pretrained}, built from its configuration with eager attention.")
@@ -134,7 +131,7 @@ def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
             weights[path] = pretrained.as_named_here(weights[path], source)
 
     def restore(name: str, path: Path) -> NamedWeights:
-        restored = load_weights(net, weights[path], without_folders(str(path)), model.model or "")
+        restored = load_weights(net, weights[path], without_folders(str(path)), options.model or "")
         notes.extend(restored.notes)
         return NamedWeights(name, restored.params, restored.state)
 
@@ -142,7 +139,7 @@ def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
     references = [
         restore(name, path)
         if path
-        else NamedWeights(name, *jax.jit(net.init, compiler_options=RUN_ONCE)(jax.random.key(seed)))
+        else NamedWeights(name, *jax.jit(net.init, compiler_options=RUN_ONCE)(jax.random.key(options.seed)))
         for name, path in sources
     ]
     if any(path is None for _, path in sources):
@@ -155,12 +152,12 @@ def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
     return _job(options, judged, references, examples, audit, pretrained and pretrained.content_hash)
 
 
-def _read(data: EfficacyData) -> Examples | Records:
+def _read(options: EfficacyOptions, outputs: int | None) -> Examples | Records:
     """The records: read into memory or, if possible or necessary, opened on disk."""
-    name = data.data or ""
+    name = options.data or ""
     path = expanded(name)
     opened = open_records(path) if exists(path) and must_be_opened(path) else None
-    return opened or label_outputs(read_inputs(name, data), data.classes)
+    return opened or label_outputs(read_inputs(name, options), outputs)
 
 
 def _outputs_of(records: Records) -> int:
@@ -197,17 +194,17 @@ def _hash(named_weights: NamedWeights) -> str:
 
 
 def _of_language_model(options: EfficacyOptions) -> Job[EfficacyAudit]:
-    folder, model = pretrained_config(options.model.model), options.model
-    if folder is None or folder.suffix == ".json" or model.params is not None:
+    folder = pretrained_config(options.model)
+    if folder is None or folder.suffix == ".json" or options.params is not None:
         raise InputError(
-            f"--data {options.data.data}: texts need a causal language model of transformers; name the folder with its "
+            f"--data {options.data}: texts need a causal language model of transformers; name the folder with its "
             "weights and its tokenizer (--model), and leave out --params."
         )
-    sources = [parse_reference(text) for text in model.reference]
+    sources = [parse_reference(text) for text in options.reference]
     if any(path is None for _, path in sources):
         raise InputError("--reference untrained is of other networks; give a language model's as NAME=FOLDER.")
-    texts, tokenizer = read_told(options.data.data or ""), LanguageModel(folder, "float32")
-    template = options.data.template and parse_template(options.data.template)
+    texts, tokenizer = read_told(options.data or ""), LanguageModel(folder, "float32")
+    template = options.template and parse_template(options.template)
     for note in tokenizer.notes:
         say(note)
     tell_of_chats([texts], template, [tokenizer])

@@ -8,10 +8,9 @@ from jaxaudit.errors import InputError
 
 
 def _check_sets(options: KSOptions) -> None:
-    data, target = options.data, options.target
     if options.source is ModelSource.SCORES or not options.can_be_read:
         return
-    if data.deal and not target.target:
+    if options.deal and not options.target:
         raise InputError("--deal needs --target: a model's outputs on its sets.")
     if options.source is ModelSource.TRAINING and not options.has_set_alone:
         names = {str(role): name for role, name in options.inputs.sets.names.items()}
@@ -19,15 +18,15 @@ def _check_sets(options: KSOptions) -> None:
 
 
 def _check_failing(options: KSOptions) -> None:
-    if options.scores.by is None:
+    if options.by is None:
         of_groups = [verdict for verdict in options.fail_on if verdict.startswith("group-")]
         refuse_options({"--fail-on": of_groups}, f"{', '.join(of_groups)} is of --scores with --by group")
 
 
 def _check_targets(options: KSOptions) -> None:
-    if options.source is ModelSource.BANK and not options.target.target:
+    if options.source is ModelSource.BANK and not options.target:
         raise InputError("--shadows needs --target: a model's outputs on the sets of the bank.")
-    refuse_options({"--before": not options.target.target and options.target.before}, "goes with --target")
+    refuse_options({"--before": not options.target and options.before}, "goes with --target")
 
 
 def _check_tests(options: KSOptions) -> None:
@@ -35,7 +34,7 @@ def _check_tests(options: KSOptions) -> None:
         return
     names, inputs = tests_named(options), options.inputs
     check_first(names, [*inputs.sets.names])
-    if options.target.target and "deletion" not in names:
+    if options.target and "deletion" not in names:
         refuse_options({"--before": bool(inputs.before)}, f"no test of --tests {','.join(names)} uses it; name one, or")
 
 

@@ -5,7 +5,7 @@ a second of two cores of a CPU.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from jaxaudit.audits.ks.train import Free, Plan, Work, choose, sizes_of
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.networks import seconds_of, time_of
-from jaxaudit.cli.options import Options, with_usual, with_values
+from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import parse_field, with_fields
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.show import Summary
@@ -38,14 +38,14 @@ def planned_sets(
     options: Options, whole: Case, key: Any, plan_of: Callable[[Options, Case], tuple[Options, Summary]]
 ) -> tuple[Options, Case, Summary | None]:
     """The options with what their plan chose, the sets as far as it uses them, and what is said of it, if anything."""
-    sets, plan = take_records(whole, options.data.sample, key), None
-    in_full = options.audit.effort == "full"
-    if not in_full or options.recipe.models_per_batch is None:
+    sets, plan = take_records(whole, options.sample, key), None
+    in_full = options.effort == "full"
+    if not in_full or options.models_per_batch is None:
         options, summary = plan_of(options, sets)
         plan = None if in_full else summary
         for line in plan.lines if plan else ():
             say(line)
-        sets = take_records(whole, options.data.sample, key)
+        sets = take_records(whole, options.sample, key)
     return options, sets, plan
 
 
@@ -63,7 +63,7 @@ def plan_audit(
     """The options for an audit of this effort, and the plan; `given_options` are not changed. `networks` are the
     requested one and those that may replace it, `of_tests` the options by which the tests of a plan differ.
     """
-    free = Free(given_options.data.sample is None, given_options.recipe.epochs is None, epochs_last)
+    free = Free(given_options.sample is None, given_options.epochs is None, epochs_last)
 
     @cache
     def cost_of_network(network: tuple[str, str]) -> StepCost:
@@ -72,14 +72,14 @@ def plan_audit(
     def plan_of_effort(effort: str) -> Plan:
         return choose(full, map(cost_of_network, networks), effort, free)
 
-    effort = options.audit.effort
+    effort = options.effort
     plan = plan_of_effort(effort)
     network, work = networks[plan.network], plan.work
-    number = options.recipe.models_per_batch or usual_models_per_batch(learner_of(*network), plan.cost)
+    number = options.models_per_batch or usual_models_per_batch(learner_of(*network), plan.cost)
     chosen = {"model": network[0], "hidden": network[1], "epochs": work.epochs, **of_tests(work, full)}
     if max(work.records) < max(full.records):
         chosen["sample"] = max(work.records)
-    planned = with_usual(with_values(options, **chosen), models_per_batch=number)
+    planned = with_usual(replace(options, **chosen), models_per_batch=number)
     kinds = {**models_by_test(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
@@ -111,8 +111,8 @@ def plan_audit(
 
 def networks_of(given_options: KSOptions, options: KSOptions, tests: Sequence[KSTest]) -> list[tuple[str, str]]:
     """The network of these options, and those that may replace it."""
-    network = (options.model.model or "", options.model.hidden or "")
-    is_free = given_options.model.model is None and given_options.model.hidden is None
+    network = (options.model or "", options.hidden or "")
+    is_free = given_options.model is None and given_options.hidden is None
     # rho is the paper's, and so is its network.
     lighter = LIGHTER.get(network[0], ()) if is_free and not any(test.name == "rho" for test in tests) else ()
     return list(dict.fromkeys([network, *lighter]))
@@ -127,7 +127,7 @@ def changed_fields(options: KSOptions, work: Work, full: Work) -> dict[str, tupl
         for field in fields(test)  # pyright: ignore[reportArgumentType]
         if getattr(test, field.name) != getattr(before, field.name)
     ]
-    return {"test_option": (*options.audit.test_option, *changed)}
+    return {"test_option": (*options.test_option, *changed)}
 
 
 def take_records(sets: Case, records: int | None, key: Any) -> Case:
@@ -152,12 +152,12 @@ def take_records(sets: Case, records: int | None, key: Any) -> Case:
 
 
 def work_of(given_options: KSOptions, options: KSOptions, sets: Case, tests: tuple[KSTest, ...]) -> Work:
-    audit, sizes = given_options.audit, sets.sets.map(lambda _, examples: len(examples))
+    sizes = sets.sets.map(lambda _, examples: len(examples))
     query = sizes[Role.QUERY]
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     lightest = {test.name: test.lighter() for test in tests}
     # Of a rho without replicates nothing is left to set.
-    set_fields = [text for text in audit.test_option if parse_field("--test-option", text)[0] in lightest]
+    set_fields = [text for text in given_options.test_option if parse_field("--test-option", text)[0] in lightest]
     return Work(
         query=query,
         calibration=sizes.get(Role.CALIBRATION, 0),
@@ -165,8 +165,8 @@ def work_of(given_options: KSOptions, options: KSOptions, sets: Case, tests: tup
         targets=targets,
         whole=query,
         tests=tests,
-        epochs=options.recipe.epochs or 0,
-        batch_size=options.recipe.batch_size,
+        epochs=options.epochs or 0,
+        batch_size=options.batch_size,
         members=sizes.get(Role.MEMBERS, 0),
         lightest=tuple(with_fields("--test-option", set_fields, lightest).values()),
     )

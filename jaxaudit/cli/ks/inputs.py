@@ -16,13 +16,7 @@ from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
 from jaxaudit.audits.ks.train import offered
-from jaxaudit.cli.ks.options import (
-    KSFlags,
-    KSInputs,
-    KSOptions,
-    tests_named,
-    used_inputs,
-)
+from jaxaudit.cli.ks.options import KSInputs, KSOptions, tests_named, used_inputs
 from jaxaudit.cli.options import ModelSource, command_line
 from jaxaudit.cli.own_code import with_fields
 from jaxaudit.cli.progress import say
@@ -122,12 +116,11 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
     Files of outputs have one row per record of the sets as read; rows of records that are left out are, too. A set
     alone is dealt here into query set, holdout and known members. Tables have `gaps` where no network is trained.
     """
-    data, target, kind = options.data, options.target, as_outputs(options.target.target_kind)
-    inputs = used_inputs(options)
+    kind, inputs = as_outputs(options.target_kind), used_inputs(options)
     key, names = inputs.sets.key, inputs.sets.names
-    data = replace(data, label=inputs.sets.label)
-    texts = text_reader([*names.values()], options.model, make_adapters(options.model))
-    read = texts or partial(read_examples, data=data, groups=group_columns(data.groups), gaps=gaps)
+    labelled = replace(options, label=inputs.sets.label)
+    texts = text_reader([*names.values()], options, make_adapters(options))
+    read = texts or partial(read_examples, options=labelled, groups=group_columns(options.groups), gaps=gaps)
     whole = names.map(lambda _, name: read(name))
     query = whole[Role.QUERY]
 
@@ -139,14 +132,14 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
                 f"{query.name} has {len(query)} records, and a set alone is dealt into parts of at least "
                 f"{LEAST_MEMBERS}: {needed} are needed. With outputs of a model (--target) fewer do."
             )
-        key_of_deal = jax.random.key(options.audit.seed)
+        key_of_deal = jax.random.key(options.seed)
         dealt_sets = dealt_set(key_of_deal, query, with_calibration=Role.CALIBRATION not in sets)
         whole, sets = whole | dealt_sets, sets | dealt_sets
     dealt_sets = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
     if Role.CALIBRATION in sets:
         sets |= Sets(calibration=calibration_beside(sets[Role.CALIBRATION], dealt_sets))
     refuse_shared(dealt_sets)
-    sets = with_named_groups(sets, data.groups, names)
+    sets = with_named_groups(sets, options.groups, names)
 
     def one(place: OutputsPlace, role: Role, is_challenge: bool) -> Outputs:
         # Of the calibration set outputs are on all records, those that are dropped, too.
@@ -161,7 +154,7 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
 
     return Case(
         sets,
-        file_targets(inputs, one, target.allow_unrelated_target),
+        file_targets(inputs, one, options.allow_unrelated_target),
         read=whole.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION).map(
             lambda role, examples: SourceSet(examples.content_hash, examples.record_hashes, sets[role].groups)
         ),
@@ -249,7 +242,7 @@ SHADOW_MODELS = 39
 """Models without the query set, at least."""
 
 
-def fields_of_tests(audit: KSFlags, targets: int) -> dict[str, Any]:
+def fields_of_tests(options: KSOptions, targets: int) -> dict[str, Any]:
     """The values that options give to every test with a field of the name."""
     # As many as adjusted p-values need.
     never = max(SHADOW_MODELS, least_models(targets))
@@ -258,19 +251,18 @@ def fields_of_tests(audit: KSFlags, targets: int) -> dict[str, Any]:
         "never": never,
         "half": some,
         "fully": some,
-        **({} if audit.question is None else {"question": audit.question}),
+        **({} if options.question is None else {"question": options.question}),
         "targets": targets,
     }
 
 
 def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
     """The tests that the options name; the first gives the verdict."""
-    audit, names = options.audit, tests_named(options)
-    tests_by_name, values = built_in_tests(), fields_of_tests(audit, targets)
+    names, tests_by_name, values = tests_named(options), built_in_tests(), fields_of_tests(options, targets)
     if options.source is ModelSource.ANSWERS:
         values |= {"mixed": 0}
     tests = with_fields(
-        "--test-option", audit.test_option, {name: offered(tests_by_name[name], values) for name in names}
+        "--test-option", options.test_option, {name: offered(tests_by_name[name], values) for name in names}
     )
     return tuple(tests.values())
 
@@ -328,10 +320,10 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
         counts=Counts(**dict(zip(ROLES, counts, strict=True))),
         hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
         sampled_alike=audit.sampled_alike and SampledAlike.of(audit.sampled_alike._asdict()),
-        images=options.data.images or "none",
-        seed=options.audit.seed,
+        images=options.images or "none",
+        seed=options.seed,
         groups=bool(groups),
-        group_columns=group_columns(options.data.groups),
+        group_columns=group_columns(options.groups),
         versions={"jaxaudit": __version__, "numpy": version("numpy")},
         command=tuple(command_line("ks", options)),
     )

@@ -5,29 +5,34 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, OF_OUTPUTS, usual_tests
 from jaxaudit.cli.groups import (
-    AUDIT,
-    DATA,
-    MODEL,
     MOST,
-    OUTPUT,
-    TRAINING,
     DealtFlags,
     Effort,
+    Images,
     Output,
-    RecipeFlags,
     Seeded,
     SetsFlags,
-    ShadowNetwork,
+    ShadowFlags,
     bank_of_shadows,
     effort_of_plan,
     failing,
     named_sets,
 )
-from jaxaudit.cli.options import ModelSource, bank_option, group, option, training_option
+from jaxaudit.cli.options import (
+    AUDIT,
+    DATA,
+    SCORE_TABLE,
+    TARGET,
+    ModelSource,
+    again,
+    bank_option,
+    option,
+    training_option,
+)
 from jaxaudit.cli.own_code import parse_field
 from jaxaudit.cli.parsers import parse_names
 from jaxaudit.errors import InputError
@@ -54,48 +59,6 @@ def check_first(names: Sequence[str], sets: Collection[str]) -> None:
         )
 
 
-TARGET = "Target"
-
-
-@dataclass(frozen=True)
-class KSData(DealtFlags, SetsFlags):
-    """The data."""
-
-    sample: int | None = training_option(
-        "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
-        "[default: all, if the effort allows]",
-        minimum=20,
-        maximum=MOST * 1000,
-    )
-
-
-@dataclass(frozen=True)
-class Targets:
-    """The targets."""
-
-    target: tuple[Path, ...] = option(
-        "A model's outputs, a row a record in the order of its set: a folder with query.*, holdout.* and so on; a .npz "
-        "with arrays of these names; a table with a column `set`; or one file, on the query set or a blind challenge. "
-        "Repeatable.",
-        default=(),
-        metavar="MODEL",
-        names="file",
-    )
-    before: Path | None = option(
-        "The outputs of the model before the deletion, on query set and holdout: how much of its memory is left.",
-        metavar="MODEL",
-        names="file",
-    )
-    target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
-        "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
-        default="auto",
-    )
-    allow_unrelated_target: bool = option(
-        "Also judge outputs that are no better than guessing, or that fit the labels far better with other columns.",
-        default=False,
-    )
-
-
 def parse_direction(text: str) -> tuple[str, str]:
     """A score, and whether it is lower or higher for records that were used.
 
@@ -109,40 +72,81 @@ def parse_direction(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class ScoreTableFlags:
-    """A table of scores in place of sets, outputs and shadow models."""
+class KSOptions(DealtFlags, SetsFlags, ShadowFlags, Seeded, Output):
+    """All options of the command."""
 
+    goes_with: ClassVar = dict.fromkeys((DealtFlags, SetsFlags), ~ModelSource.SCORES)
+
+    sample: int | None = training_option(
+        DATA,
+        "Use at most this many records of each set, drawn at random (with --groups, whole groups of about as many). "
+        "[default: all, if the effort allows]",
+        minimum=20,
+        maximum=MOST * 1000,
+    )
+    images: str | None = again(Images, "images", None)
+    target: tuple[Path, ...] = option(
+        TARGET,
+        "A model's outputs, a row a record in the order of its set: a folder with query.*, holdout.* and so on; a .npz "
+        "with arrays of these names; a table with a column `set`; or one file, on the query set or a blind challenge. "
+        "Repeatable.",
+        default=(),
+        metavar="MODEL",
+        names="file",
+        of=~ModelSource.SCORES,
+    )
+    before: Path | None = option(
+        TARGET,
+        "The outputs of the model before the deletion, on query set and holdout: how much of its memory is left.",
+        metavar="MODEL",
+        names="file",
+        of=~ModelSource.SCORES,
+    )
+    target_kind: Literal["auto", "probabilities", "logits", "log-odds"] = option(
+        TARGET,
+        "Content of the files. log-odds (nats) of each record's own class only with --shadows and a bank of log-odds.",
+        default="auto",
+        of=~ModelSource.SCORES,
+    )
+    allow_unrelated_target: bool = option(
+        TARGET,
+        "Also judge outputs that are no better than guessing, or that fit the labels far better with other columns.",
+        default=False,
+        of=~ModelSource.SCORES,
+    )
     scores: Path | None = option(
+        SCORE_TABLE,
         "Judge by this table, one row a record. Columns: set (query, holdout; members, reference), target.SCORE or "
         "target.MODEL.SCORE, and where there are any: baseline. (models that used neither set), unused. and used. "
         "(models trained like the target without and with the query set), before., covariate.NAME, group, pair, text.",
         metavar="TABLE",
         names="file",
+        of=ModelSource.SCORES,
     )
     direction: tuple[str, ...] = option(
+        SCORE_TABLE,
         "Whether a score is lower for records that were used, as a loss is, or higher, where its name does not say it. "
         "Repeatable.",
         default=(),
         metavar="SCORE=lower|higher",
         check=parse_direction,
+        of=ModelSource.SCORES,
     )
     by: Literal["group"] | None = option(
+        SCORE_TABLE,
         "Also a verdict for each group of the query set, such as an author (column group).",
+        of=ModelSource.SCORES,
     )
-
-
-@dataclass(frozen=True)
-class KSFlags(Seeded):
-    """Options of the tests, and of their shadow models."""
-
     shadows: Path | None = bank_of_shadows(
         "Judge by the shadow models of this bank (`jaxaudit shadows`); it has the sets.",
     )
     leave_one_out: bool = bank_option(
+        AUDIT,
         "With --shadows: also judge each shadow model by the others, which gives error rates on these data.",
         default=False,
     )
     tests: str | None = option(
+        AUDIT,
         f"{', '.join(BUILT_IN)}, or all that the data allow. The first gives the verdict. [default: the strongest that "
         "the data allow]",
         metavar="NAME,...",
@@ -150,6 +154,7 @@ class KSFlags(Seeded):
         of=~ModelSource.SCORES,
     )
     test_option: tuple[str, ...] = option(
+        AUDIT,
         "Set a field of a test. Numbers of models: holdout.mixed (40), rho.replicates (5 pairs), rho.controls (1), "
         "shadow.never, shadow.half and shadow.fully (39, 19, 19: trained on none, half and all of the query set). "
         "rho.subsample: the share of the calibration set that each replicate draws (0.9). stated, of all but rho: "
@@ -159,59 +164,47 @@ class KSFlags(Seeded):
         check=partial(parse_field, "--test-option"),
     )
     question: Literal["used", "left"] | None = option(
+        AUDIT,
         "How much of the query set was used, or how much memory of it is left in a model that was trained on to "
         "unlearn it? The numbers are the same. [default: left of what --before shows, else used]",
     )
     same_recipe: bool = option(
+        AUDIT,
         "The shadow models have the target's own network and recipe, which `forgotten` rests on where there are no "
         "known members. With --scores: the models unused. and used. have the target's recipe, where no data show it.",
         default=False,
         of=~ModelSource.ANSWERS,
     )
     effort: Effort = effort_of_plan("Models of tests, records, the network, then epochs")
-
-
-@dataclass(frozen=True)
-class KSOptions:
-    """All options of the command."""
-
-    data: KSData = group(DATA, KSData(images=None), of=~ModelSource.SCORES)
-    target: Targets = group(TARGET, Targets(), of=~ModelSource.SCORES)
-    scores: ScoreTableFlags = group("Scores", ScoreTableFlags(), of=ModelSource.SCORES)
-    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
-    recipe: RecipeFlags = group(TRAINING, RecipeFlags(), of=~ModelSource.SCORES)
-    audit: KSFlags = group(AUDIT, KSFlags())
     fail_on: tuple[
         Literal["forgotten", "not-forgotten", "inconclusive", "group-remembered", "group-suspected"], ...
     ] = failing()
-    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:
         """The origin of the models with which targets are compared."""
-        if self.scores.scores:
+        if self.scores:
             return ModelSource.SCORES
-        if self.audit.shadows:
+        if self.shadows:
             return ModelSource.BANK
         return ModelSource.TRAINING if trains(self) else ModelSource.ANSWERS
 
     @cached_property
     def inputs(self) -> "KSInputs":
         """The sets and models that the options name, as far as they fit each other; read once."""
-        return _inputs(self.data, self.target, bool(self.audit.shadows))
+        return _inputs(self)
 
     @property
     def can_be_read(self) -> bool:
         """Whether there is anything to read, and all of it is there: what is missing is an error of its own."""
-        paths = (self.data.deal, *self.target.target, self.target.before)
+        paths = (self.deal, *self.target, self.before)
         return not self.has_set_alone and all(os.path.exists(path) for path in paths if path)
 
     @property
     def has_set_alone(self) -> bool:
         """Whether a query set is given at most, and no target, other set or test."""
-        data, target = self.data, self.target
-        choices = data.calibration, data.deal, data.groups, self.audit.tests, self.audit.shadows
-        return not target.target and all(choice is None for choice in choices)
+        choices = self.calibration, self.deal, self.groups, self.tests, self.shadows
+        return not self.target and all(choice is None for choice in choices)
 
 
 class KSInputs(NamedTuple):
@@ -224,14 +217,15 @@ class KSInputs(NamedTuple):
     paths: tuple[Path, ...] = ()
 
 
-def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
+def _inputs(options: KSOptions) -> KSInputs:
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.deals import ModelPlaces, model_places
     from jaxaudit.data.examples import Role
     from jaxaudit.data.paths import exists
 
-    sets, models = named_sets(data), [model_places(path) for path in target.target if exists(path)]
-    before = [model_places(path) for path in (target.before,) if path and exists(path)]
+    banked = bool(options.shadows)
+    sets, models = named_sets(options), [model_places(path) for path in options.target if exists(path)]
+    before = [model_places(path) for path in (options.before,) if path and exists(path)]
 
     def roles(model: ModelPlaces) -> set[Role]:
         return {*sets.key.rows} if sets.key and not model.has_roles else {*model.places}
@@ -245,7 +239,7 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
         )
     for model in () if banked else (*models, *before):
         for role in sorted(roles(model) - {*sets.names}):
-            sets_of = data.deal or "the data of this run, without --deal FOLDER,"
+            sets_of = options.deal or "the data of this run, without --deal FOLDER,"
             raise InputError(f"{model.name}: has outputs on {role}, and {sets_of} has no {role}.*.")
     for model in (*before, *models) if before else ():
         if not {Role.QUERY, Role.HOLDOUT} <= roles(model):
@@ -272,7 +266,7 @@ def _inputs(data: KSData, target: Targets, banked: bool) -> KSInputs:
         tuple(model._replace(places=model.places.only(*common)) for model in models),
         next(iter(before), None),
         tuple(left_out),
-        target.target,
+        options.target,
     )
 
 
@@ -294,15 +288,15 @@ def used_inputs(options: KSOptions) -> KSInputs:
 
 def trains(options: KSOptions) -> bool:
     """Whether shadow models are trained: where there is no holdout, and where they are asked for."""
-    data, target, names = options.data, options.target, parse_tests(options.audit.tests)
-    if not (data.deal and target.target and options.can_be_read):
+    names = parse_tests(options.tests)
+    if not (options.deal and options.target and options.can_be_read):
         return True
     # Imported here because NumPy takes a tenth of a second.
     from jaxaudit.data.examples import Role
 
     sets = options.inputs.sets.names
-    asked_for = options.audit.tests is not None and not {*names} <= {ALL, *OF_OUTPUTS, "holdout"}
-    return Role.HOLDOUT not in sets or data.calibration is not None or (asked_for and Role.CALIBRATION in sets)
+    asked_for = options.tests is not None and not {*names} <= {ALL, *OF_OUTPUTS, "holdout"}
+    return Role.HOLDOUT not in sets or options.calibration is not None or (asked_for and Role.CALIBRATION in sets)
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:
@@ -316,8 +310,8 @@ def tests_named(options: KSOptions) -> tuple[str, ...]:
     }
     possible = [name for name, roles in BUILT_IN.items() if all(has_set[role] for role in roles)]
     if options.source is ModelSource.ANSWERS:
-        return parse_tests(options.audit.tests, usual_tests(possible, trained=False))
-    if options.audit.tests is None:
+        return parse_tests(options.tests, usual_tests(possible, trained=False))
+    if options.tests is None:
         on_calibration = inputs.targets and all("calibration" in {*model.places} for model in inputs.targets)
         return usual_tests(possible, on_calibration=bool(on_calibration))
-    return parse_tests(options.audit.tests, possible)
+    return parse_tests(options.tests, possible)

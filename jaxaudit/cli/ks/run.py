@@ -42,7 +42,7 @@ from jaxaudit.cli.ks.options import (
     tests_named,
 )
 from jaxaudit.cli.networks import IMAGES, make_shadow_learner, with_defaults
-from jaxaudit.cli.options import refuse_options, with_usual, with_values
+from jaxaudit.cli.options import refuse_options, with_usual
 from jaxaudit.cli.own_code import parse_judged, with_fields
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
@@ -89,24 +89,23 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     """The work for these options."""
     options = _with_groups(options)
     set_alone = options.has_set_alone
-    if options.data.query is not None and not options.target.target:
+    if options.query is not None and not options.target:
         how = ", and the set is dealt at random into query set, holdout and known members" if set_alone else ""
         say(f"No --target was given: three targets of known truth are simulated instead{how}.")
     given_options = options = options if set_alone else of_texts(options)
     options = with_defaults(options, set_alone=set_alone)
-    options = with_values(options, tests=",".join(tests_named(options)))
+    options = replace(options, tests=",".join(tests_named(options)))
     whole = read_case(options, set_alone=set_alone)
     if set_alone:
-        options = with_values(options, tests="members" if len(whole.query) >= MANY else "members,holdout")
+        options = replace(options, tests="members" if len(whole.query) >= MANY else "members,holdout")
     tests = tests_of(options, len(whole.targets))
-    network = options.model.model or ("liu-cnn" if is_image(whole.query) else "mlp")
+    network = options.model or ("liu-cnn" if is_image(whole.query) else "mlp")
     tell_of_large_numbers(network, (examples.inputs for examples in whole.sets.values()))
-    options = with_values(options, model=network)
-    key = jax.random.key(options.audit.seed)
+    options = replace(options, model=network)
+    key = jax.random.key(options.seed)
 
     def learner_of(sets: Case, model: str, hidden: str) -> SteppedLearner:
-        network = replace(options.model, model=model, hidden=hidden)
-        return make_shadow_learner(network, options.recipe, sets.query, sets.records)
+        return make_shadow_learner(replace(options, model=model, hidden=hidden), sets.query, sets.records)
 
     def plan_of(options: KSOptions, sets: Case) -> tuple[KSOptions, Summary]:
         work, networks = work_of(given_options, options, sets, tests), networks_of(given_options, options, tests)
@@ -115,13 +114,13 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
     options, sets, plan = planned_sets(options, whole, key, plan_of)
     tests = tests_of(options, len(whole.targets))
-    learner = learner_of(sets, options.model.model or network, options.model.hidden or "")
+    learner = learner_of(sets, options.model or network, options.hidden or "")
     sizes = sets.sets.map(lambda _, examples: len(examples))
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
         judged, bank = ks_outcome(audit, provenance), files_of_bank(options, sets, audit)
-        where = shlex.quote(str(options.output.out))
+        where = shlex.quote(str(options.out))
         note = f"the next target needs no training: jaxaudit ks --shadows {where} --target ..." if bank else ""
         return judged._replace(files={**judged.files, **bank}, note=note)
 
@@ -133,12 +132,12 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
             tests,
             learner,
             execution,
-            own_recipe=options.audit.same_recipe or parse_judged(options.model.model or "") is not None,
+            own_recipe=options.same_recipe or parse_judged(options.model or "") is not None,
             reduced=tuple(plan.numbers["unlike"]) if plan else (),
         ),
         outcome=outcome,
         models=lambda _: models,
-        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.epochs} epochs each",
+        line=f"training {options.model} models on {jax.default_backend()}, {options.epochs} epochs each",
         after=f"comparing the outputs of {models} models",
         # A plan is repeated as it was made: what it leaves out is said again.
         repeats=given_options,
@@ -153,7 +152,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 def prepare_by_outputs(options: KSOptions) -> Job[KSAudit]:
     """The work for these options by the target's own outputs, without shadow models."""
     options = _with_groups(options)
-    options = with_values(with_usual(of_texts(options), images=IMAGES), tests=",".join(tests_named(options)))
+    options = replace(with_usual(of_texts(options), images=IMAGES), tests=",".join(tests_named(options)))
     sets = read_case(options, gaps=True)
     tests = tests_of(options, len(sets.targets))
     files = {role: files for role, files in described_files(sets.files).items() if files}
@@ -175,7 +174,7 @@ def _judged(
     **more: Any,
 ) -> KSAudit:
     """What the tests find after training shadow models of this learner."""
-    key = jax.random.key(options.audit.seed)
+    key = jax.random.key(options.seed)
     shadows = train_shadows(
         key,
         sets.query,
@@ -225,7 +224,7 @@ def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
         hashes["groups"] = hash_of_groups(groups)
         counts = {role.value: len(np.unique(of_set)) for role, of_set in groups.items()}
         data["groups"] = {**counts, "content_hash": hashes["groups"]}
-    options = options if is_image(sets.query) else with_values(options, images=None)
+    options = options if is_image(sets.query) else replace(options, images=None)
     return {"options": options, "data": data, "hashes": hashes}
 
 
@@ -250,16 +249,16 @@ def of_texts(options: KSOptions) -> KSOptions:
     query = options.inputs.sets.names.get(Role.QUERY)
     if not (query and is_texts(query)):
         return options
-    refuse_options({"--target-kind": options.target.target_kind != "auto"}, "texts have log-likelihoods")
+    refuse_options({"--target-kind": options.target_kind != "auto"}, "texts have log-likelihoods")
     names, of_classes = tests_named(options), [test.name for test in TESTS if test.of_classes]
-    if ALL in (options.audit.tests or "").split(","):
+    if ALL in (options.tests or "").split(","):
         names = tuple(name for name in names if name not in of_classes)
-    return with_values(options, tests=",".join(names))
+    return replace(options, tests=",".join(names))
 
 
 def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
-    path = options.audit.shadows or Path()
+    path = options.shadows or Path()
     bank = load_bank(path)
     inputs = options.inputs
     for line in inputs.left_out:
@@ -280,20 +279,20 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     check_first(list(tests), {*targets[0].on})
 
     def audit(execution: Execution) -> KSAudit:
-        if options.audit.leave_one_out:
+        if options.leave_one_out:
             say("judging each shadow model by the others")
         return judge(
-            jax.random.key(options.audit.seed),
+            jax.random.key(options.seed),
             shadows,
             targets,
             tests=tuple(tests.values()),
-            own_recipe=options.audit.same_recipe or not (description.device or description.command[1:2] == ("ks",)),
-            rates=options.audit.leave_one_out,
+            own_recipe=options.same_recipe or not (description.device or description.command[1:2] == ("ks",)),
+            rates=options.leave_one_out,
             progress=execution.progress,
         )
 
     return Job(
-        options=with_values(options, tests=",".join(tests)),
+        options=replace(options, tests=",".join(tests)),
         data=describe_bank(path, bank, shadows, names),
         audit=audit,
         outcome=ks_outcome,
@@ -304,10 +303,9 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
 def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarget, ...]) -> dict[str, KSTest]:
     """The tests that the options name, by name, with the numbers of models in the bank."""
-    audit = options.audit
     tests_by_name = {name: test for name, test in built_in_tests().items() if name != "rho"}
-    names = parse_tests(audit.tests)
-    if audit.tests is not None and ALL in names and shadows.pool.classless:
+    names = parse_tests(options.tests)
+    if options.tests is not None and ALL in names and shadows.pool.classless:
         say("--tests all: the shadow test needs classes, and is left out")
     if ALL in names:
         names = tuple(test.name for test in possible_tests(shadows, targets))
@@ -317,15 +315,15 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
         raise InputError(
             f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows {allowed}."
         )
-    values = fields_of_tests(audit, len(targets))
+    values = fields_of_tests(options, len(targets))
     tests = made_tests(shadows, [offered(tests_by_name[name], values) for name in names])
-    return with_fields("--test-option", audit.test_option, dict(zip(names, tests, strict=True)))
+    return with_fields("--test-option", options.test_option, dict(zip(names, tests, strict=True)))
 
 
 def _reader_as(options: KSOptions, description: Description) -> Callable[[str], Examples]:
     """A function that reads a set as those of the bank were read."""
-    inputs = {"label": options.inputs.sets.label, "images": description.images}
-    return partial(read_examples, data=replace(options.data, **inputs), groups=description.group_columns, gaps=True)
+    alike = replace(options, label=options.inputs.sets.label, images=description.images)
+    return partial(read_examples, options=alike, groups=description.group_columns, gaps=True)
 
 
 def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
@@ -358,7 +356,7 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
 
     Of records without classes only their number is known.
     """
-    data, description = options.data, bank.description
+    description = bank.description
     name = options.inputs.sets.names.get(Role.MEMBERS)
     if name is None or not all(Role.MEMBERS in model.places for model in options.inputs.targets):
         return None
@@ -369,17 +367,17 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
         members = _reader_as(options, description)(name)
         first = replace(members.take(slice(1)), labels=np.zeros(1, int), class_names=description.names)
         members = align_dealt(first, members)
-    return with_named_groups(Sets(members=members), data.groups, Sets(members=name))[Role.MEMBERS]
+    return with_named_groups(Sets(members=members), options.groups, Sets(members=name))[Role.MEMBERS]
 
 
 def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> tuple[FileTarget, ...]:
-    target, description = options.target, bank.description
+    description = bank.description
     classes = description.class_names or description.classes
-    if target.target_kind != "auto" and (
-        description.outputs in SCORED or (target.target_kind == "log-odds" and description.outputs != "log_odds")
+    if options.target_kind != "auto" and (
+        description.outputs in SCORED or (options.target_kind == "log-odds" and description.outputs != "log_odds")
     ):
         raise InputError(
-            f"--target-kind {target.target_kind}: this is a bank of {description.outputs}; give these of the "
+            f"--target-kind {options.target_kind}: this is a bank of {description.outputs}; give these of the "
             "target, and leave it out."
         )
     sets = Sets(query=bank.query, holdout=bank.holdout, calibration=bank.calibration)
@@ -390,7 +388,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
             if description.outputs in SCORED:
                 return score_outputs(place, description, len(members or ()), role.words)
             names = members.class_names if members else classes
-            return load_outputs(place, names, len(members or ()), as_outputs(target.target_kind), of=role.words)
+            return load_outputs(place, names, len(members or ()), as_outputs(options.target_kind), of=role.words)
         columns, called = sets[role], role.words
         rows = columns.stop - columns.start
         if not rows:
@@ -399,28 +397,27 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
         # A file that could hold outputs of every class is not interpreted in another way.
         plain = {(rows, description.classes), *([(rows,), (rows, 1)] if description.classes == 2 else [])}
         of_bank_kind = (
-            target.target_kind == "auto" and bank_shape not in plain and path.suffix.lower() == ".npy" and exists(path)
+            options.target_kind == "auto" and bank_shape not in plain and path.suffix.lower() == ".npy" and exists(path)
         )
         if (
             description.outputs in SCORED
-            or target.target_kind == "log-odds"
+            or options.target_kind == "log-odds"
             or (of_bank_kind and npy_shape(path) == bank_shape)
         ):
             return target_outputs(place, bank, columns, called)
-        return load_outputs(place, classes, rows, as_outputs(target.target_kind), of=called)
+        return load_outputs(place, classes, rows, as_outputs(options.target_kind), of=called)
 
-    return file_targets(options.inputs, one, target.allow_unrelated_target)
+    return file_targets(options.inputs, one, options.allow_unrelated_target)
 
 
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     """The work for these options."""
-    score_flags, audit_options = options.scores, options.audit
-    table = read_scores(score_flags.scores or Path(), map(parse_direction, score_flags.direction))
-    usual = ScoresTest(question=audit_options.question or "used", same_recipe=audit_options.same_recipe)
-    (test,) = with_fields("--test-option", audit_options.test_option, {SCORES: usual}).values()
+    table = read_scores(options.scores or Path(), map(parse_direction, options.direction))
+    usual = ScoresTest(question=options.question or "used", same_recipe=options.same_recipe)
+    (test,) = with_fields("--test-option", options.test_option, {SCORES: usual}).values()
 
     def audit(_: Execution) -> KSAudit:
-        return judge_scores(jax.random.key(audit_options.seed), table, test=test, by=score_flags.by)
+        return judge_scores(jax.random.key(options.seed), table, test=test, by=options.by)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
         return Outcome(recorded("ks", audit.result, audit.sources, provenance), {}, {})

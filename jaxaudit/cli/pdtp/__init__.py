@@ -3,61 +3,41 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from jaxaudit.cli.classifiers import RECIPE, ClassifierOptions, TableData
-from jaxaudit.cli.groups import (
-    AUDIT,
-    DATA,
-    MODEL,
-    MOST,
-    OUTPUT,
-    TRAINING,
-    Output,
-    RecipeFlags,
-    Seeded,
-    dealt_groups,
-    failing,
-)
+from jaxaudit.cli.classifiers import ClassifierOptions, TableData, TableRecipe
+from jaxaudit.cli.groups import MOST, Output, Seeded, dealt_groups, failing
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option
+from jaxaudit.cli.options import AUDIT, option
 
 
 @dataclass(frozen=True)
-class PDTPFlags(Seeded):
-    """The measurement of PDTP."""
+class PDTPOptions(TableData, ClassifierOptions, TableRecipe, Seeded, Output):
+    """All options of the command."""
 
     measured_records: int | None = option(
+        AUDIT,
         "Number of records to measure, sampled at random. [default: all]",
         minimum=1,
         maximum=MOST * 1000,
     )
     groups: str | None = dealt_groups(
+        AUDIT,
         "Group of each record, such as a patient: all records of a group are left out together. A .npy, or a column "
         "of the table, which is then no input.",
     )
     bins: int = option(
-        "Bins into which outputs are rounded before they are compared; 0: none.", default=100, minimum=0, maximum=MOST
+        AUDIT,
+        "Bins into which outputs are rounded before they are compared; 0: none.",
+        default=100,
+        minimum=0,
+        maximum=MOST,
     )
     measurements: int = option(
-        "Repeat the measurement with this many seeds, and take the mean.", default=1, minimum=1, maximum=MOST
+        AUDIT, "Repeat the measurement with this many seeds, and take the mean.", default=1, minimum=1, maximum=MOST
     )
-    floor_seeds: int = option("Models, trained on all records, for the seed floor.", default=5, minimum=2, maximum=MOST)
-
-
-@dataclass(frozen=True)
-class PDTPOptions:
-    """All options of the command."""
-
-    data: TableData = group(DATA, TableData())
-    model: ClassifierOptions = group(MODEL, ClassifierOptions())
-    recipe: RecipeFlags = group(TRAINING, RECIPE)
-    audit: PDTPFlags = group(AUDIT, PDTPFlags())
+    floor_seeds: int = option(
+        AUDIT, "Models, trained on all records, for the seed floor.", default=5, minimum=2, maximum=MOST
+    )
     fail_on: tuple[Literal["records-exposed", "inconclusive"], ...] = failing()
-    output: Output = group(OUTPUT, Output())
-
-    @property
-    def source(self) -> ModelSource:
-        """The origin of the models that are measured."""
-        return self.model.source
 
 
 PDTP = Command(

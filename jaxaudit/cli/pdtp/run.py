@@ -22,20 +22,20 @@ from jaxaudit.runs.directory import record_files
 
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work for these options."""
-    options = with_dealt_groups(options, options.data.data or "")
-    audit_flags, data, bins = options.audit, options.data, options.audit.bins
-    if audit_flags.groups is not None and groups_file(audit_flags.groups) is None and data.is_file:
-        data = replace(data, drop=(*data.drop, audit_flags.groups))
-    whole = read_table_options(data)
-    generator = np.random.default_rng(audit_flags.seed)
-    chosen = drawn(generator, len(whole), options.data.sample, "--sample", whole.name)
+    options = with_dealt_groups(options, options.data or "")
+    drop = options.drop
+    if options.groups is not None and groups_file(options.groups) is None and options.is_file:
+        drop = (*drop, options.groups)
+    whole = read_table_options(replace(options, drop=drop))
+    generator = np.random.default_rng(options.seed)
+    chosen = drawn(generator, len(whole), options.sample, "--sample", whole.name)
     table = whole if len(chosen) == len(whole) else whole.take(chosen)
-    records = drawn(generator, len(table), audit_flags.measured_records, "--measured-records", table.name)
+    records = drawn(generator, len(table), options.measured_records, "--measured-records", table.name)
     options, examples, learner = make_classifier(options, table)
-    key = jax.random.key(audit_flags.seed)
+    key = jax.random.key(options.seed)
     groups = None
-    if audit_flags.groups is not None:
-        groups = load_groups(audit_flags.groups, data.data or DEFAULT_DATA, len(whole), "training set")[chosen]
+    if options.groups is not None:
+        groups = load_groups(options.groups, options.data or DEFAULT_DATA, len(whole), "training set")[chosen]
         examples = replace(examples, groups=groups)
     closed_form = groups is None and isinstance(learner, LeavesOneOut)
     left_out = len(records) if groups is None else len(np.unique(groups[records]))
@@ -43,7 +43,7 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     def models(models_per_batch: int) -> int:
         if closed_form:
             return 0
-        return audit_flags.measurements * models_trained(left_out, models_per_batch) + audit_flags.floor_seeds
+        return options.measurements * models_trained(left_out, models_per_batch) + options.floor_seeds
 
     def audit(execution: Execution) -> PDTPAudit:
         audit = measure_pdtp(
@@ -51,9 +51,9 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
             examples,
             learner,
             records=records,
-            bins=bins,
-            measurements=audit_flags.measurements,
-            seeds=audit_flags.floor_seeds,
+            bins=options.bins,
+            measurements=options.measurements,
+            seeds=options.floor_seeds,
             execution=execution,
         )
         # Records are identified by their index in the given table.
@@ -72,6 +72,6 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
         audit=audit,
         outcome=outcome,
         models=models,
-        line=f"{len(records):,} records, {options.model.model}, on {jax.default_backend()}",
+        line=f"{len(records):,} records, {options.model}, on {jax.default_backend()}",
         label="measuring",
     )

@@ -2,38 +2,36 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jaxaudit.cli.groups import (
-    AUDIT,
-    DATA,
-    MODEL,
     MOST,
-    OUTPUT,
-    TRAINING,
     Effort,
+    Images,
     Output,
-    RecipeFlags,
     Seeded,
     SetsFlags,
-    ShadowNetwork,
+    ShadowFlags,
     bank_of_shadows,
     dealt_groups,
     effort_of_plan,
     failing,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, refuse_options, training_option
+from jaxaudit.cli.options import AUDIT, DATA, ModelSource, again, option, refuse_options, training_option
 from jaxaudit.cli.parsers import check_pair, other_split, share_check
 
 SHADOW_MODELS = 40
 
 
 @dataclass(frozen=True)
-class SizeFlags:
-    """Options of the numbers of records that there will be."""
+class PowerOptions(SetsFlags, ShadowFlags, Seeded, Output):
+    """All options of the command."""
+
+    goes_with: ClassVar = {SetsFlags: ModelSource.TRAINING}
 
     query_size: int | None = option(
+        DATA,
         "Number of query records that there will be. [default: as many as --query or the pilot has; a third of them "
         "where --query is to be dealt, and there is no --calibration]",
         minimum=2,
@@ -41,42 +39,37 @@ class SizeFlags:
         of=~ModelSource.BANK,
     )
     holdout_size: int | None = option(
+        DATA,
         "Number of holdout records. [default: as many as the query set has]",
         minimum=2,
         maximum=MOST * 1000,
     )
     members_size: int | None = option(
+        DATA,
         "Number of known members: records that a target is known to have used, which `ks --deal` takes; without "
         "them no target is called `forgotten`. [default: as many as the query set has]",
         minimum=50,
         maximum=MOST * 1000,
     )
-
-
-@dataclass(frozen=True)
-class PowerData(SetsFlags):
-    """The data."""
-
-    sample: int | None = option(
+    sample: int | None = training_option(
+        DATA,
         "Train on at most this many records of each set, drawn at random (with --groups, whole groups of about as "
         "many); the answer is about the whole query set. [default: all, if the effort allows]",
         minimum=20,
         maximum=MOST * 1000,
     )
     groups: str | None = dealt_groups(
+        DATA,
         "Group of each query record, such as its patient, if whole groups are dealt into query set and holdout: .npy, "
-        ".csv, or the name of an array in the set's .npz or of a column in its .csv."
+        ".csv, or the name of an array in the set's .npz or of a column in its .csv.",
+        of=ModelSource.TRAINING,
     )
-
-
-@dataclass(frozen=True)
-class PowerFlags(Seeded):
-    """Options of the fraction to detect, and of the number of models."""
-
+    images: str | None = again(Images, "images", None)
     shadows: Path | None = bank_of_shadows(
         "Measure on the shadow models of this bank (`jaxaudit shadows`) and train none. It has the sets already.",
     )
     scores: Path | None = option(
+        AUDIT,
         "Measure on this table of scores of a pilot (as for `ks --scores`), with models of known truth, or members "
         "and a holdout, and train none.",
         metavar="TABLE",
@@ -84,49 +77,36 @@ class PowerFlags(Seeded):
         of=ModelSource.SCORES,
     )
     fraction: float = option(
+        AUDIT,
         "The used fraction of the query set to detect.",
         default=0.1,
         check=share_check("fraction"),
     )
     models: int | None = training_option(
-        f"Models, each trained on a half of the query set. [default: {SHADOW_MODELS}]", minimum=19, maximum=MOST
+        AUDIT, f"Models, each trained on a half of the query set. [default: {SHADOW_MODELS}]", minimum=19, maximum=MOST
     )
     effort: Effort = effort_of_plan("Models, then records, then epochs")
-
-
-@dataclass(frozen=True)
-class PowerOptions:
-    """All options of the command."""
-
-    sizes: SizeFlags = group(DATA, SizeFlags())
-    data: PowerData = group(DATA, PowerData(images=None), of=ModelSource.TRAINING)
-    model: ShadowNetwork = group(MODEL, ShadowNetwork(), of=~ModelSource.SCORES)
-    recipe: RecipeFlags = group(TRAINING, RecipeFlags(), of=~ModelSource.SCORES)
-    audit: PowerFlags = group(AUDIT, PowerFlags())
     fail_on: tuple[Literal["insufficient"], ...] = failing()
-    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:
         """The origin of the models that are measured."""
-        if self.audit.scores:
+        if self.scores:
             return ModelSource.SCORES
-        return ModelSource.BANK if self.audit.shadows else ModelSource.TRAINING
+        return ModelSource.BANK if self.shadows else ModelSource.TRAINING
 
 
 def _check_sets(options: PowerOptions) -> None:
-    data = options.data
-    if data.query is None or data.calibration is not None:
-        check_pair(data.query, data.calibration)
+    if options.query is None or options.calibration is not None:
+        check_pair(options.query, options.calibration)
 
 
 def _check_groups(options: PowerOptions) -> None:
-    data = options.data
-    if data.query is None:
-        refuse_options({"--groups": data.groups}, "is of --query, and the embedded sets have no groups")
-    elif data.calibration is None and other_split(data.query) is None:
+    if options.query is None:
+        refuse_options({"--groups": options.groups}, "is of --query, and the embedded sets have no groups")
+    elif options.calibration is None and other_split(options.query) is None:
         why = "without --calibration a part of --query becomes it, and groups may not"
-        refuse_options({"--groups": data.groups}, why)
+        refuse_options({"--groups": options.groups}, why)
 
 
 POWER = Command(

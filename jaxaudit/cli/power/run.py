@@ -46,17 +46,17 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with training."""
     given_options = options
     options, whole = _read(options)
-    key, full_work = jax.random.key(options.audit.seed), _work(given_options, options, whole)
+    key, full_work = jax.random.key(options.seed), _work(given_options, options, whole)
 
     def plan_of(options: PowerOptions, sets: Case) -> tuple[PowerOptions, Summary]:
-        networks = [(options.model.model or "", options.model.hidden or "")]
+        networks = [(options.model or "", options.hidden or "")]
         work = _work(given_options, options, sets)
         learner = _learner(options, sets)
         # How much a network remembers is what is measured, so its training stays as it was asked for.
         return plan_audit(given_options, options, sets, work, networks, lambda *_: learner, _models, epochs_last=True)
 
     options, sets, plan = planned_sets(options, whole, key, plan_of)
-    work, models = _work(given_options, options, sets), options.audit.models or SHADOW_MODELS
+    work, models = _work(given_options, options, sets), options.models or SHADOW_MODELS
 
     def audit(execution: Execution) -> PowerAudit:
         measured = measure_power(
@@ -64,8 +64,10 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
             sets.query,
             sets.sets[Role.CALIBRATION],
             _learner(options, sets),
-            **vars(options.sizes),
-            fraction=options.audit.fraction,
+            query_size=options.query_size,
+            holdout_size=options.holdout_size,
+            members_size=options.members_size,
+            fraction=options.fraction,
             models=models,
             execution=execution,
         )
@@ -80,7 +82,7 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
         audit=audit,
         outcome=_outcome,
         models=lambda _: models,
-        line=f"training {options.model.model} models on {jax.default_backend()}, {options.recipe.epochs} epochs each",
+        line=f"training {options.model} models on {jax.default_backend()}, {options.epochs} epochs each",
         extra={"plan": dict(plan.numbers) if plan else None},
         # A plan is repeated as it was made: what it leaves out is said again.
         repeats=given_options,
@@ -89,14 +91,14 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
 
 def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with the models of a bank."""
-    path, sizes = options.audit.shadows or Path(), options.sizes
+    path = options.shadows or Path()
     bank = load_bank(path)
     models = open_bank(bank)
     return Job(
         options=options,
         data=describe_bank(path, bank, models, {}),
         audit=lambda _: power_of_models(
-            models, holdout_size=sizes.holdout_size, members_size=sizes.members_size, fraction=options.audit.fraction
+            models, holdout_size=options.holdout_size, members_size=options.members_size, fraction=options.fraction
         ),
         outcome=_outcome,
         label="measuring",
@@ -105,15 +107,17 @@ def measure_bank(options: PowerOptions) -> Job[PowerAudit]:
 
 def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with the models of a table of scores."""
-    table = read_scores(options.audit.scores or Path())
+    table = read_scores(options.scores or Path())
     return Job(
         options=options,
         data=describe_scores(table),
         audit=lambda _: power_of_scores(
-            jax.random.key(options.audit.seed),
+            jax.random.key(options.seed),
             table,
-            **vars(options.sizes),
-            fraction=options.audit.fraction,
+            query_size=options.query_size,
+            holdout_size=options.holdout_size,
+            members_size=options.members_size,
+            fraction=options.fraction,
         ),
         outcome=_outcome,
         label="measuring",
@@ -127,36 +131,34 @@ def _outcome(audit: PowerAudit, provenance: Provenance) -> Outcome:
 def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:
     """The options with defaults, and the whole sets that they name."""
     options = with_usual(with_defaults(options), models=SHADOW_MODELS)
-    data, model = options.data, options.model
-    if data.calibration is not None:
-        options = with_dealt_groups(options, data.query or "")
-        data = options.data
-    texts = text_reader([data.query or "", data.calibration or ""], model, make_adapters(model))
-    read = texts or partial(read_examples, data=data, groups=group_columns(data.groups))
-    if data.calibration is None:
-        whole = read(data.query or "")
+    if options.calibration is not None:
+        options = with_dealt_groups(options, options.query or "")
+    texts = text_reader([options.query or "", options.calibration or ""], options, make_adapters(options))
+    read = texts or partial(read_examples, options=options, groups=group_columns(options.groups))
+    if options.calibration is None:
+        whole = read(options.query or "")
         options = with_usual(options, query_size=max(2, len(whole) // 3))
-        query, calibration = with_calibration_set(jax.random.key(options.audit.seed), whole, THIRD)
+        query, calibration = with_calibration_set(jax.random.key(options.seed), whole, THIRD)
     else:
-        query = read(data.query or "")
-        calibration = calibration_beside(align_classes(query, read(data.calibration)), Sets(query=query))
+        query = read(options.query or "")
+        calibration = calibration_beside(align_classes(query, read(options.calibration)), Sets(query=query))
         options = with_usual(options, query_size=len(query))
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
-    tell_of_large_numbers(options.model.model, (query.inputs, calibration.inputs))
+    tell_of_large_numbers(options.model, (query.inputs, calibration.inputs))
     sets = Sets(query=query, calibration=calibration)
-    return options, Case(with_named_groups(sets, data.groups, Sets(query=data.query or "")))
+    return options, Case(with_named_groups(sets, options.groups, Sets(query=options.query or "")))
 
 
 def _learner(options: PowerOptions, sets: Case) -> SteppedLearner:
-    return make_shadow_learner(options.model, options.recipe, sets.query, sets.records)
+    return make_shadow_learner(options, sets.query, sets.records)
 
 
 def _work(given_options: PowerOptions, options: PowerOptions, sets: Case) -> Work:
     """The training that these options require, on the whole sets."""
     query, calibration = len(sets.query), len(sets.sets[Role.CALIBRATION])
-    test = PowerModels(models=options.audit.models or SHADOW_MODELS)
-    lightest = test.lighter() if given_options.audit.models is None else test
-    epochs, batch_size = options.recipe.epochs or 1, options.recipe.batch_size
+    test = PowerModels(models=options.models or SHADOW_MODELS)
+    lightest = test.lighter() if given_options.models is None else test
+    epochs, batch_size = options.epochs or 1, options.batch_size
     return Work(query, calibration, 0, (), query, (test,), epochs, batch_size, lightest=(lightest,))
 
 

@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import group, option
+from jaxaudit.cli.options import KNOWN_MODELS, PLAIN, option
 from jaxaudit.cli.parsers import parse_template
-
-MODELS = "Models of known truth"
 
 
 def _claim(path: Path) -> None:
@@ -19,32 +17,33 @@ def _claim(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class KnownModels:
-    """Folders, or logs, of models of which is known what they were trained on. Each may be repeated."""
+class TableOptions:
+    """Folders, or logs, of models of which is known what they were trained on, and the table that is written."""
 
     baseline: tuple[Path, ...] = option(
+        KNOWN_MODELS,
         "A model that used neither query set nor holdout, such as the base model before fine-tuning. Repeatable.",
         default=(),
         names="file",
     )
-    before: tuple[Path, ...] = option("The target itself before a deletion. Repeatable.", default=(), names="file")
+    before: tuple[Path, ...] = option(
+        KNOWN_MODELS, "The target itself before a deletion. Repeatable.", default=(), names="file"
+    )
     unused: tuple[Path, ...] = option(
+        KNOWN_MODELS,
         "A model trained without the query set, such as a retain model. Repeat it for several: one says nothing of the "
         "spread between seeds.",
         default=(),
         names="file",
     )
     used: tuple[Path, ...] = option(
-        "A model trained with all of the query set, such as TOFU's full model. Repeatable.", default=(), names="file"
+        KNOWN_MODELS,
+        "A model trained with all of the query set, such as TOFU's full model. Repeatable.",
+        default=(),
+        names="file",
     )
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """The models of known truth, and the table that is written."""
-
-    known_models: KnownModels = group(MODELS, KnownModels())
     scores: Path = option(
+        PLAIN,
         "Write the scores into this new file: .csv or .parquet.",
         "--out",
         default=...,
@@ -59,12 +58,14 @@ class LMOptions(TableOptions):
     """All options of the command."""
 
     model: Path = option(
+        PLAIN,
         "Folder of the target, a causal model of transformers with its tokenizer, as save_pretrained writes them.",
         default=...,
         argument=True,
         names="file",
     )
     texts: tuple[Path, ...] = option(
+        PLAIN,
         "Records as JSON Lines, gzipped or not. Each line has messages, prompt and completion, instruction and output, "
         "prompt or question and answer, or text; set (query, holdout, members or reference), where the file's name "
         "does not say it, as that of query.jsonl; and, where known, group, pair and index.",
@@ -73,26 +74,30 @@ class LMOptions(TableOptions):
         names="file",
     )
     adapter: Path | None = option(
+        PLAIN,
         "Folder of an adapter (LoRA) that peft wrote: the target is MODEL with this adapter. Folders of other models "
         "may then be adapters of MODEL, too.",
         names="file",
     )
     template: str | None = option(
+        PLAIN,
         "Text before an answer, as the models were trained on it: {} is the prompt or question, \\n a line break. "
         "[default: a prompt as it is; a question as 'Question: {}\\nAnswer: '; a chat by the chat template of the "
         "tokenizer]",
         check=parse_template,
     )
     answer_start: Literal["characters", "prompt-tokens"] = option(
+        PLAIN,
         "Where an answer begins: at the first token with a character of it (characters), or behind as many tokens as "
         "the prompt has alone (prompt-tokens), as open-unlearning counts: that leaves out the first word where the "
         "tokenizer joins it with the blank before it.",
         default="characters",
     )
     precision: Literal["float32", "bfloat16", "float16"] | None = option(
-        "Type of the numbers of weights and activations. [default: as each config.json says, else float32]"
+        PLAIN, "Type of the numbers of weights and activations. [default: as each config.json says, else float32]"
     )
     keep_text: bool = option(
+        PLAIN,
         "Also write each record's text, for the check whether records alone tell the sets apart.",
         default=False,
         decides=False,
@@ -104,6 +109,7 @@ class JoinOptions(TableOptions):
     """What the two commands share that join what other tools left of several models."""
 
     records_per_group: int | None = option(
+        PLAIN,
         "Records of a group, where each block of so many consecutive records is one: 20 for TOFU's authors. "
         "[default: no groups]",
         minimum=2,
@@ -116,6 +122,7 @@ class OpenUnlearningOptions(JoinOptions):
     """All options of `jaxaudit scores open-unlearning`."""
 
     targets: tuple[Path, ...] = option(
+        PLAIN,
         "Logs of the models in question: TOFU_EVAL.json or MUSE_EVAL.json of each.",
         default=...,
         argument=True,
@@ -123,6 +130,7 @@ class OpenUnlearningOptions(JoinOptions):
         names="file",
     )
     muse: Literal["privleak", "verbmem", "knowmem"] = option(
+        PLAIN,
         "Of MUSE's logs, which records of the forget set: privleak are the texts of the attacks (mia_*), beside a "
         "holdout; verbmem passages to complete (ROUGE-L, extraction strength, exact memorisation); knowmem questions "
         "(ROUGE-L). The last two have no holdout, so two models or more that never used the forget set must tell "
@@ -136,15 +144,16 @@ class LMEvalOptions(JoinOptions):
     """All options of `jaxaudit scores lm-eval`."""
 
     targets: tuple[Path, ...] = option(
+        PLAIN,
         "Folders of the models in question, each with a samples_TASK_DATE.jsonl of every task.",
         default=...,
         argument=True,
         metavar="FOLDER",
         names="file",
     )
-    query: str = option("Task of the query set: records in question.", default=..., metavar="TASK")
-    holdout: str | None = option("Task of records of the same source that nobody trained on.", metavar="TASK")
-    members: str | None = option("Task of records of the same source that stay in training.", metavar="TASK")
+    query: str = option(PLAIN, "Task of the query set: records in question.", default=..., metavar="TASK")
+    holdout: str | None = option(PLAIN, "Task of records of the same source that nobody trained on.", metavar="TASK")
+    members: str | None = option(PLAIN, "Task of records of the same source that stay in training.", metavar="TASK")
 
 
 LM = Command(

@@ -5,24 +5,19 @@ from pathlib import Path
 from typing import Literal
 
 from jaxaudit.cli.groups import (
-    DATA,
-    MODEL,
     MOST,
-    TRAINING,
     DealtFlags,
-    RecipeFlags,
-    Seeded,
     SetsFlags,
-    ShadowNetwork,
+    ShadowFlags,
     estimator_parameters,
+    random_seed,
 )
 from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, refuse_options
+from jaxaudit.cli.options import BANK, DATA, MODEL, PLAIN, ModelSource, option, refuse_options
 from jaxaudit.cli.own_code import ESTIMATOR, NETWORKS, OF_TEXTS, OWN, parse_judged
 from jaxaudit.cli.parsers import is_of_sklearn
 from jaxaudit.errors import InputError
 
-BANK = "Bank"
 Way = Literal["lower", "higher"]
 OUTPUTS: dict[str, tuple[Literal["logits", "probabilities", "log_likelihood", "score"], Way | None]] = {
     "logits": ("logits", None),
@@ -36,50 +31,51 @@ OUTPUTS: dict[str, tuple[Literal["logits", "probabilities", "log_likelihood", "s
 
 
 @dataclass(frozen=True)
-class BankData(DealtFlags, SetsFlags):
-    """Options of the sets whose records shadow models are trained on."""
+class BankOptions(DealtFlags, SetsFlags):
+    """The records of a bank, the number of its models, and where it is written."""
 
     drop_overlap: bool = option(
-        "Use no record that occurs twice; its columns stay, and no model is trained on it.", default=False
+        DATA, "Use no record that occurs twice; its columns stay, and no model is trained on it.", default=False
     )
     id: str | None = option(
+        DATA,
         "The column or array with your own name of each record: no input; kept in the bank, and written into the list "
         "and the records.csv of `attack`.",
         metavar="COLUMN",
     )
     coins: bool = option(
+        DATA,
         "Deal each record to each model by a fair coin, with --groups each group: for attacks.",
         default=False,
     )
-
-
-@dataclass(frozen=True)
-class PlanData(BankData):
-    """Options of the sets whose records your own script trains on."""
-
-    holdout: str | None = option(
-        "With --outputs of one number for each record: the number of records of the holdout, such as 400, or a .npy "
-        "file of as many rows. Other sets come with --deal.",
-        names="data",
+    bank: Path | None = option(
+        PLAIN,
+        "Write the bank into this new directory, or add models to it.",
+        "--out",
+        metavar="BANK",
+        decides=False,
     )
-
-
-@dataclass(frozen=True)
-class BankModels(Seeded):
-    """Options of which models a bank has."""
-
     models: int | None = option(
+        BANK,
         "Number of shadow models; more of them keep those of an existing bank. [default: 40 with a holdout, else 77]",
         minimum=1,
         maximum=MOST,
     )
+    seed: int = random_seed(BANK)
 
 
 @dataclass(frozen=True)
-class PlannedModels(BankModels):
-    """Options of the planned models, and of what their files of outputs contain."""
+class PlanOptions(BankOptions):
+    """All options of `jaxaudit shadows plan`."""
 
+    holdout: str | None = option(
+        DATA,
+        "With --outputs of one number for each record: the number of records of the holdout, such as 400, or a .npy "
+        "file of as many rows. Other sets come with --deal.",
+        names="data",
+    )
     outputs: Literal["logits", "probabilities", "log-likelihood", "loss", "lower-score", "higher-score"] = option(
+        BANK,
         "What your script saves: logits or probabilities of every class; or one number for each record, such as a "
         "language model's: its log-likelihood in nats (mean over tokens), its loss (the same with the other sign), or "
         "a score of any unit that is lower or higher for records that a model was trained on. --query, --holdout and "
@@ -94,31 +90,11 @@ class PlannedModels(BankModels):
 
 
 @dataclass(frozen=True)
-class BankOptions:
-    """The records of a bank, and where it is written."""
-
-    data: BankData = group(DATA, BankData())
-    bank: Path | None = option(
-        "Write the bank into this new directory, or add models to it.",
-        "--out",
-        metavar="BANK",
-        decides=False,
-    )
-
-
-@dataclass(frozen=True)
-class PlanOptions(BankOptions):
-    """All options of `jaxaudit shadows plan`."""
-
-    data: PlanData = group(DATA, PlanData())
-    models: PlannedModels = group(BANK, PlannedModels())
-
-
-@dataclass(frozen=True)
-class BankNetwork(ShadowNetwork):
-    """Options of the network of a bank's models, or of their estimator."""
+class TrainOptions(BankOptions, ShadowFlags):
+    """All options of `jaxaudit shadows train`."""
 
     model: str | None = option(
+        MODEL,
         f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
         f"transformers (--recipe lora), or {OWN}; or {ESTIMATOR}. [default: liu-cnn for images, mlp for tables, "
         f"{OF_TEXTS} for texts]",
@@ -128,33 +104,28 @@ class BankNetwork(ShadowNetwork):
     )
     parameters: tuple[str, ...] = estimator_parameters()
 
-
-@dataclass(frozen=True)
-class TrainOptions(BankOptions):
-    """All options of `jaxaudit shadows train`."""
-
-    models: BankModels = group(BANK, BankModels())
-    model: BankNetwork = group(MODEL, BankNetwork())
-    recipe: RecipeFlags = group(TRAINING, RecipeFlags())
-
     @property
     def source(self) -> ModelSource:
         """The origin of the models: networks of the options, or an estimator of scikit-learn. Whether your own code is
         a network or an estimator is known when it is loaded.
         """
-        return ModelSource.ESTIMATOR if is_of_sklearn(self.model.model) else ModelSource.TRAINING
+        return ModelSource.ESTIMATOR if is_of_sklearn(self.model) else ModelSource.TRAINING
 
 
 @dataclass(frozen=True)
 class AddOptions:
     """All options of `jaxaudit shadows add`."""
 
-    bank: Path = option("Directory of the bank.", default=..., argument=True)
+    bank: Path = option(PLAIN, "Directory of the bank.", default=..., argument=True)
     files: tuple[Path, ...] = option(
-        "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.", default=..., argument=True, metavar="FILE"
+        PLAIN,
+        "Outputs on all records of the bank: .npz, .npy, .csv or .parquet.",
+        default=...,
+        argument=True,
+        metavar="FILE",
     )
     model: int | None = option(
-        "Number of the model that made FILE. [default: missing models in order]", minimum=0, maximum=MOST
+        PLAIN, "Number of the model that made FILE. [default: missing models in order]", minimum=0, maximum=MOST
     )
 
 
@@ -162,8 +133,8 @@ class AddOptions:
 class ShowOptions:
     """All options of `jaxaudit shadows show`."""
 
-    bank: Path = option("Directory of the bank.", default=..., argument=True)
-    as_json: bool = option("Print one JSON object.", "--json", default=False, decides=False)
+    bank: Path = option(PLAIN, "Directory of the bank.", default=..., argument=True)
+    as_json: bool = option(PLAIN, "Print one JSON object.", "--json", default=False, decides=False)
 
 
 @dataclass(frozen=True)
@@ -171,31 +142,32 @@ class ImportOptions:
     """All options of `jaxaudit shadows import`."""
 
     directory: Path = option(
+        PLAIN,
         "Directory of tensorflow/privacy's LiRA, or of lira-pytorch.",
         default=...,
         argument=True,
         metavar="DIR",
     )
-    out: Path = option("Write the bank into this new directory.", default=..., metavar="BANK", decides=False)
+    out: Path = option(PLAIN, "Write the bank into this new directory.", default=..., metavar="BANK", decides=False)
     query_rows: Path | None = option(
-        "The query set: numbers of records. [default: all but the holdout]", metavar="FILE.npy"
+        PLAIN, "The query set: numbers of records. [default: all but the holdout]", metavar="FILE.npy"
     )
-    holdout_rows: Path | None = option("The holdout, in the same way.", metavar="FILE.npy")
+    holdout_rows: Path | None = option(PLAIN, "The holdout, in the same way.", metavar="FILE.npy")
     labels: Path | None = option(
-        "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
+        PLAIN, "Classes of all records, from 0. [default: y_train.npy, if it is there]", metavar="FILE.npy"
     )
 
 
 def _check_sets(options: BankOptions) -> None:
-    query = options.data.query or options.data.deal
+    query = options.query or options.deal
     for flag, value in (("--deal or --query, the data in question", query), ("--out, the directory", options.bank)):
         if value is None:
             raise InputError(f"{flag}, is missing.")
 
 
 def _check_holdout(options: PlanOptions) -> None:
-    if not options.models.scored:
-        refuse_options({"--holdout": options.data.holdout}, "is a number of records; a set of records is one of --deal")
+    if not options.scored:
+        refuse_options({"--holdout": options.holdout}, "is a number of records; a set of records is one of --deal")
 
 
 def _check_model(options: AddOptions) -> None:

@@ -15,8 +15,8 @@ from jaxtyping import Bool, Int, Shaped
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.models import refuse_shared
-from jaxaudit.cli.groups import named_sets
-from jaxaudit.cli.options import command_line, refuse_options, with_values
+from jaxaudit.cli.groups import ShadowNetwork, named_sets
+from jaxaudit.cli.options import command_line, refuse_options
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
@@ -28,7 +28,7 @@ from jaxaudit.cli.read_sets import (
     with_named_groups,
 )
 from jaxaudit.cli.recipe import make_adapters
-from jaxaudit.cli.shadows import OUTPUTS, BankData, BankNetwork, PlannedModels, PlanOptions
+from jaxaudit.cli.shadows import OUTPUTS, BankOptions, PlanOptions
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples, concatenate
 from jaxaudit.data.bank.bank import (
@@ -95,14 +95,13 @@ class BankSets(NamedTuple):
 
 def write_planned_bank(options: PlanOptions) -> Summary:
     """Draws the training sets and writes the bank, or adds models to it."""
-    options, out = with_groups_of_sets(options, named_sets(options.data)), options.bank or Path()
+    options, out = with_groups_of_sets(options, named_sets(options)), options.bank or Path()
     earlier = bank_there(out)
-    key = jax.random.key(options.models.seed)
-    sets = count_bank_sets(options.data) if options.models.scored else read_bank_sets(key, options.data)
-    models = number_of_models(options.models.models, earlier, sets)
-    options = with_values(options, models=models)
-    description = bank_description(options.data, options.models, sets, command_line("shadows plan", options))
-    arrays = deal_bank(key, sets, description, options.data.coins)
+    key = jax.random.key(options.seed)
+    sets = count_bank_sets(options) if options.scored else read_bank_sets(key, options)
+    options = replace(options, models=number_of_models(options.models, earlier, sets))
+    description = bank_description(options, options.outputs, sets, command_line("shadows plan", options))
+    arrays = deal_bank(key, sets, description, options.coins)
     refuse_other(out, earlier, description)
     lay(out, arrays, earlier, description)
     return _summary(out, description, sets.groups, 0 if earlier is None else earlier.models)
@@ -160,31 +159,31 @@ def number_of_models(requested: int | None, earlier: Description | None, sets: B
 
 
 def bank_description(
-    data: BankData, chosen: PlannedModels, sets: BankSets, command: Sequence[str], **more: Any
+    options: BankOptions, saved: str, sets: BankSets, command: Sequence[str], **more: Any
 ) -> Description:
-    """The description of this bank for `bank.json`; `command` repeats the plan."""
-    outputs, direction = OUTPUTS[chosen.outputs]
+    """The description of this bank for `bank.json`; `saved` is of `OUTPUTS`, `command` repeats the plan."""
+    outputs, direction = OUTPUTS[saved]
     try:
         return Description(
             format=1,
             outputs=outputs,
             direction=direction,
             classes=len(sets.class_names),
-            class_names=() if chosen.scored else sets.class_names,
+            class_names=() if direction else sets.class_names,
             records=len(sets.labels),
-            models=chosen.models or 0,
+            models=options.models or 0,
             counts=sets.counts,
             hashes=sets.hashes,
             sampled_alike=sets.sampled_alike,
-            images=data.images or "none",
-            seed=chosen.seed,
+            images=options.images or "none",
+            seed=options.seed,
             groups=bool(sets.groups),
-            group_columns=group_columns(data.groups),
+            group_columns=group_columns(options.groups),
             command=tuple(command),
             **{"versions": {"jaxaudit": __version__, "numpy": version("numpy")}, **more},
         )
     except ValueError as error:
-        raise InputError(f"these sets and --models {chosen.models} make no bank: {error}.") from error
+        raise InputError(f"these sets and --models {options.models} make no bank: {error}.") from error
 
 
 def deal_bank(key: OneKey, sets: BankSets, description: Description, coins: bool) -> Arrays:
@@ -283,39 +282,41 @@ def _summary(out: Path, description: Description, groups: Sets[np.ndarray], befo
     return Summary(lines)
 
 
-def read_bank_sets(key: OneKey, data: BankData, model: BankNetwork | None = None) -> BankSets:
+def read_bank_sets(key: OneKey, options: BankOptions) -> BankSets:
     """The records of the sets that these options name.
 
-    `key` draws the test of exchangeability of query set and holdout, as in `ks`. `model` says how texts become tokens.
+    `key` draws the test of exchangeability of query set and holdout, as in `ks`. Only options of a network, which say
+    how texts become tokens, allow texts.
     """
-    sets_named = named_sets(data)
+    sets_named = named_sets(options)
     names = sets_named.names.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
-    if model is None and is_texts(names[Role.QUERY]):
+    network = options if isinstance(options, ShadowNetwork) else None
+    if network is None and is_texts(names[Role.QUERY]):
         raise InputError(
             "texts have no classes, so models give each a number: --outputs log-likelihood, or another one of those; "
             "`shadows train` trains language models on them."
         )
-    if data.id is not None and data.id == (sets_named.label or "label"):
-        raise InputError(f"--id {data.id}: is the label; name the column that has your own name of each record.")
-    adapters = None if model is None else make_adapters(model)
-    columns = (*group_columns(data.groups), *((data.id,) if data.id else ()))
-    read = text_reader([*names.values()], model or BankNetwork(), adapters) or partial(
-        read_examples, data=replace(data, label=sets_named.label), groups=columns, gaps=True
+    if options.id is not None and options.id == (sets_named.label or "label"):
+        raise InputError(f"--id {options.id}: is the label; name the column that has your own name of each record.")
+    adapters = None if network is None else make_adapters(network)
+    columns = (*group_columns(options.groups), *((options.id,) if options.id else ()))
+    read = text_reader([*names.values()], network or ShadowNetwork(), adapters) or partial(
+        read_examples, options=replace(options, label=sets_named.label), groups=columns, gaps=True
     )
     examples_by_role = names.map(lambda _, name: read(name))
     query = examples_by_role[Role.QUERY]
     if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
-    sets = with_named_groups(examples_by_role, data.groups, names)
+    sets = with_named_groups(examples_by_role, options.groups, names)
     query = sets[Role.QUERY]
     # Hashes are of the files; inputs and labels have the columns and the classes of the query set in its order.
     aligned = align_sets(sets)
-    if not data.drop_overlap:
+    if not options.drop_overlap:
         if Role.CALIBRATION in aligned:
             refuse_held(query, aligned[Role.CALIBRATION], "query set", of=CALIBRATION)
         refuse_shared(aligned, "deal copies together, as `jaxaudit deal` does, or leave them out (--drop-overlap)")
     dropped = _copies(aligned)
-    if dropped.any() and not data.drop_overlap:
+    if dropped.any() and not options.drop_overlap:
         raise InputError(
             f"{int(dropped.sum())} records have a copy in their own set, so a model can be trained on one and not on "
             "the other: leave them out (--drop-overlap), or deal copies together, as `jaxaudit deal` does (its files "
@@ -334,7 +335,7 @@ def read_bank_sets(key: OneKey, data: BankData, model: BankNetwork | None = None
         sets.map(lambda _, examples: examples.groups),
         _sampled_alike(key, query, aligned[Role.HOLDOUT], dropped) if Role.HOLDOUT in aligned else None,
         columns_as_read(used),
-        None if data.id is None else _ids(data.id, names, sets),
+        None if options.id is None else _ids(options.id, names, sets),
         gaps_of(used),
     )
 
@@ -353,17 +354,17 @@ def _ids(column: str, names: Sets[str], sets: Sets[Examples]) -> Shaped[np.ndarr
     return np.concatenate([ids, np.zeros(len(sets.get(Role.CALIBRATION, ())), "U1")])
 
 
-def count_bank_sets(data: BankData) -> BankSets:
+def count_bank_sets(options: BankOptions) -> BankSets:
     """The sets of a bank of records without classes: their numbers of records, which nothing reads."""
     values = {
-        "--drop-overlap": data.drop_overlap,
-        "--images": data.images not in (None, "none"),
-        "--id": data.id,
+        "--drop-overlap": options.drop_overlap,
+        "--images": options.images not in (None, "none"),
+        "--id": options.id,
     }
     refuse_options(values, "is for records that are read, and of scores only their number is known")
-    names = named_sets(data).names.only(*ROLES)
+    names = named_sets(options).names.only(*ROLES)
     counts = names.map(lambda role, text: count_of(f"--{role}", text))
-    groups = groups_of_sets(data.groups, names, counts)
+    groups = groups_of_sets(options.groups, names, counts)
     records = sum(counts.values())
     none = np.zeros(records, bool)
     return BankSets((), ("",), Counts(**counts), Hashes(), np.zeros(records, np.int32), none, groups, None)

@@ -9,15 +9,23 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
-from jaxaudit.cli.groups import MODEL, TRAINING, named_sets
+from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner, time_of
-from jaxaudit.cli.options import ModelSource, command_line, fields_of, refuse_without_effect, with_usual, with_values
+from jaxaudit.cli.options import (
+    MODEL,
+    TRAINING,
+    ModelSource,
+    command_line,
+    fields_of,
+    refuse_without_effect,
+    with_usual,
+)
 from jaxaudit.cli.own_code import OF_TEXTS, model_hash, parse_judged
 from jaxaudit.cli.parsers import is_of_sklearn
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
 from jaxaudit.cli.recipe import load_estimator, refuse_other_network
-from jaxaudit.cli.shadows import PlannedModels, TrainOptions
+from jaxaudit.cli.shadows import TrainOptions
 from jaxaudit.cli.shadows.plan import (
     bank_description,
     bank_there,
@@ -46,9 +54,9 @@ PACKAGES = ("jaxaudit", "jax", "jaxlib", "flax", "optax", "numpy", "scikit-learn
 
 def prepare(options: TrainOptions) -> Job[Bank]:
     """Draws the training sets, or those of further models, and returns the work: to train all missing models."""
-    options = with_groups_of_sets(options, named_sets(options.data))
-    key = jax.random.key(options.models.seed)
-    sets = read_bank_sets(key, options.data, options.model)
+    options = with_groups_of_sets(options, named_sets(options))
+    key = jax.random.key(options.seed)
+    sets = read_bank_sets(key, options)
     of_query = np.asarray(sets.labels[: sets.counts.query])
     query = Examples(sets.parts[0], of_query, sets.class_names, "query set", gaps=sets.gaps)
     estimator, inputs = _estimator(options, query), np.concatenate(sets.parts)
@@ -66,25 +74,23 @@ def prepare(options: TrainOptions) -> Job[Bank]:
         estimator = replace(estimator, gaps=sets.gaps)
     source = ModelSource.ESTIMATOR if estimator else options.source
     options = options if estimator else _filled(options, query)
-    tell_of_large_numbers(None if estimator else options.model.model, sets.parts)
-    learner = estimator or make_shadow_learner(options.model, options.recipe, query, len(sets.labels))
+    tell_of_large_numbers(None if estimator else options.model, sets.parts)
+    learner = estimator or make_shadow_learner(options, query, len(sets.labels))
     out = options.bank or Path()
     earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
     cost = None
-    number = _models_per_batch(options.recipe.models_per_batch, earlier, done)
+    number = _models_per_batch(options.models_per_batch, earlier, done)
     if isinstance(learner, SteppedLearner):
         cost = count_step(learner, query.inputs, query.labels)
         number = number or usual_models_per_batch(learner, cost)
     number = number or whole_fits_per_batch(learner)
-    models = number_of_models(options.models.models, earlier, sets)
-    options = with_values(options, models=models, models_per_batch=number)
+    options = replace(options, models=number_of_models(options.models, earlier, sets), models_per_batch=number)
     device = jax.local_devices()[0]
     outputs = "log-likelihood" if are_texts(query) else "probabilities" if estimator else "logits"
-    planned = PlannedModels(seed=options.models.seed, models=models, outputs=outputs)
     description = bank_description(
-        options.data,
-        planned,
+        options,
+        outputs,
         sets,
         command_line(COMMAND, options),
         recipe=_in_words(options, source),
@@ -93,7 +99,7 @@ def prepare(options: TrainOptions) -> Job[Bank]:
         device=_and(earlier and earlier.device, f"{device.platform}: {device.device_kind}"),
         versions={name: _and(earlier and earlier.versions.get(name), version(name)) for name in PACKAGES},
     )
-    arrays = deal_bank(key, sets, description, options.data.coins)
+    arrays = deal_bank(key, sets, description, options.coins)
     refuse_other(out, earlier, description)
     missing = np.setdiff1d(np.arange(description.models), done)
     members = arrays[MEMBERSHIP][missing].sum(axis=1)
@@ -145,20 +151,20 @@ def _filled(options: TrainOptions, query: Examples) -> TrainOptions:
     if not are_texts(query):
         usual = {"model": "liu-cnn" if is_image(query) else "mlp", "hidden": HIDDEN}
     else:
-        usual = {"model": OF_TEXTS, "tokens": "bytes" if options.model.lora is None else None}
+        usual = {"model": OF_TEXTS, "tokens": "bytes" if options.lora is None else None}
     return with_usual(options, **usual, epochs=EPOCHS)
 
 
 def _estimator(options: TrainOptions, query: Examples) -> EstimatorLearner | None:
     """The learner of the estimator that the options name; None if they name none."""
-    name = options.model.model
+    name = options.model
     if name is None or parse_judged(name) is None:
         return None
     if are_texts(query):
         if is_of_sklearn(name):
             refuse_other_network(name, of_texts=False, texts=True)
         return None
-    learner = load_estimator(name, options.model.parameters, len(query.class_names))
+    learner = load_estimator(name, options.parameters, len(query.class_names))
     if learner is not None:
         refuse_without_effect(options, ModelSource.ESTIMATOR)
     return learner
@@ -170,7 +176,7 @@ def _in_words(options: TrainOptions, source: ModelSource) -> str:
     set_fields = [
         field
         for field in fields_of(options)
-        if field.panel in (MODEL, TRAINING)
+        if field.declared.panel in (MODEL, TRAINING)
         and source in field.of
         and field.declared.decides
         and field.value not in (None, ())

@@ -3,24 +3,21 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
-from jaxaudit.cli.groups import (
+from jaxaudit.cli.groups import MOST, Images, Network, Optimizer, Output, RecipeFlags, Seeded, failing
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import (
     AUDIT,
     DATA,
     MODEL,
-    MOST,
-    OUTPUT,
-    TRAINING,
-    Images,
-    Network,
-    Output,
-    RecipeFlags,
-    Seeded,
-    failing,
+    OWN_MODELS,
+    ModelSource,
+    again,
+    option,
+    recipe_option,
+    training_option,
 )
-from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import ModelSource, group, option, recipe_option, training_option
 from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, parse_field, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_names, parse_outputs, parse_tokens, share_check
 from jaxaudit.errors import InputError
@@ -37,64 +34,65 @@ METHODS = ("retraining", "amnesiac", *OF_A_MODEL)
 
 
 @dataclass(frozen=True)
-class UnlearnData(Images):
-    """The records, and which of them to forget."""
+class UnlearnOptions(Images, Network, RecipeFlags, Seeded, Output):
+    """All options of the command."""
 
-    data: str | None = option(
+    goes_with: ClassVar = {Images: ModelSource.TRAINING}
+
+    data: str | None = training_option(
+        DATA,
         "The training set: NAME[@SPLIT] or a path, of texts a .jsonl. [default: digits]",
         names="data",
     )
-    test_data: str | None = option(
+    test_data: str | None = training_option(
+        DATA,
         "Test records, never trained on; needed for texts. [default: the test split of --data, or its other records]",
         names="data",
     )
-    per_class: int = option("Training records per class (the first N); 0: all.", default=100, minimum=0, maximum=MOST)
-    forget: str | None = option(
+    per_class: int = training_option(
+        DATA, "Training records per class (the first N); 0: all.", default=100, minimum=0, maximum=MOST
+    )
+    forget: str | None = training_option(
+        DATA,
         "Texts: those to forget, a .jsonl, trained on beside those of --data; or KEY=VALUE, the lines of --data with "
         "this value, such as author=7.",
         metavar="FILE|KEY=VALUE",
         names="file",
         place=lambda text: text if is_texts(text) else None,
     )
-    class_name: str | None = option(
+    class_name: str | None = training_option(
+        DATA,
         "The class whose records are forgotten. [default: 3, for digits]",
         "--class",
     )
-    fraction: float = option(
+    fraction: float = training_option(
+        DATA,
         "Fraction of the training records of --class to forget (the first ones).",
         default=0.5,
         check=share_check("fraction"),
     )
-
-
-@dataclass(frozen=True)
-class UnlearnNetwork(Network):
-    """The network."""
-
-    model: str | None = option(
+    model: str | None = training_option(
+        MODEL,
         f"The network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), or {OWN}. [default: mlp; {OF_TEXTS} for "
         "texts]",
         check=parse_model,
         names="code",
     )
     tokens: str | None = recipe_option(
+        MODEL,
         "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
         "[default: bytes]",
         check=parse_tokens,
     )
-
-
-@dataclass(frozen=True)
-class UnlearnFlags(Seeded):
-    """The methods, and how they are judged."""
-
     methods: str | None = training_option(
+        AUDIT,
         f"Methods to judge: {', '.join(METHODS)}. Retraining is always included, as the reference. [default: "
         f"{', '.join(USUAL)}; {', '.join(USUAL_OF_TEXTS)} for texts]",
         metavar="NAME,...",
         check=lambda text: parse_names(text, METHODS, "--methods"),
     )
     method_option: tuple[str, ...] = training_option(
+        AUDIT,
         "Set an option of a method. fisher.variant: noise as in Golatkar et al. (golatkar, the default), in the "
         "paper's equation (paper), or in its code (becker-code). fisher.alpha: its strength (3e-6). "
         "negative-gradient.beta: weight of the loss of the remaining records (0.95). ssd.selection: parameters are "
@@ -108,25 +106,22 @@ class UnlearnFlags(Seeded):
         check=partial(parse_field, "--method-option"),
     )
     seeds: int | None = training_option(
+        AUDIT,
         "Models per method, one per seed. [default: 20; 10 without --data]",
         minimum=2,
         maximum=MOST,
     )
     nonmembers: int | None = training_option(
+        AUDIT,
         "Test records that membership attacks learn from; 0: no attack. [default: as many as training records; 0 for "
         "texts]",
         minimum=0,
     )
     attack_epochs: int | None = training_option(
-        "Training epochs of the membership attack. [default: 100; 20 without --data]", minimum=1, maximum=MOST
+        AUDIT, "Training epochs of the membership attack. [default: 100; 20 without --data]", minimum=1, maximum=MOST
     )
-
-
-@dataclass(frozen=True)
-class GivenOutputs:
-    """Outputs of models that were trained and unlearned elsewhere."""
-
     outputs: tuple[str, ...] = option(
+        OWN_MODELS,
         "Score models of your own; nothing is trained. METHOD is a name of your choice; retrained are models retrained "
         "without the records to forget, better twice as many, and must be there; original are those before unlearning. "
         "The .npz has outputs of its models on the records to forget, forget [models, records, classes], and maybe "
@@ -135,46 +130,42 @@ class GivenOutputs:
         metavar="METHOD=FILE.npz",
         check=parse_outputs,
         names="file",
+        of=ModelSource.OUTPUTS,
         place=lambda text: parse_outputs(text)[1],
     )
     labels: Path | None = option(
+        OWN_MODELS,
         "--outputs: the class of each record to forget, from 0, a .npy.",
         metavar="FILE",
         names="file",
+        of=ModelSource.OUTPUTS,
     )
     outputs_kind: Literal["auto", "probabilities", "logits"] = option(
+        OWN_MODELS,
         "What the files of --outputs contain; log-probabilities are logits.",
         default="auto",
+        of=ModelSource.OUTPUTS,
     )
-
-
-@dataclass(frozen=True)
-class UnlearnOptions:
-    """All options of the command."""
-
-    data: UnlearnData = group(DATA, UnlearnData(), of=ModelSource.TRAINING)
-    files: GivenOutputs = group("Models of your own", GivenOutputs(), of=ModelSource.OUTPUTS)
-    model: UnlearnNetwork = group(MODEL, UnlearnNetwork(), of=ModelSource.TRAINING)
-    recipe: RecipeFlags = group(TRAINING, RecipeFlags(epochs=50, batch_size=32, learning_rate=0.1, optimizer="sgd"))
-    audit: UnlearnFlags = group(AUDIT, UnlearnFlags())
+    epochs: int | None = again(RecipeFlags, "epochs", 50)
+    batch_size: int = again(RecipeFlags, "batch_size", 32)
+    learning_rate: float = again(RecipeFlags, "learning_rate", 0.1)
+    optimizer: Optimizer = again(RecipeFlags, "optimizer", "sgd")
     fail_on: tuple[Literal["distinguishable", "not-distinguishable", "inconclusive"], ...] = failing()
-    output: Output = group(OUTPUT, Output())
 
     @property
     def source(self) -> ModelSource:
         """The origin of the models that are judged."""
-        return ModelSource.OUTPUTS if self.files.outputs else ModelSource.TRAINING
+        return ModelSource.OUTPUTS if self.outputs else ModelSource.TRAINING
 
 
 def _check_given(options: UnlearnOptions) -> None:
     if options.source is ModelSource.TRAINING:
         return
-    files = options.files
-    names = [parse_outputs(text)[0] for text in files.outputs]
+    names = [parse_outputs(text)[0] for text in options.outputs]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"--outputs: two methods have the name {twice}; give each a name of its own.")
-    for needed, is_there in (("retrained=FILE.npz", "retrained" in names), ("--labels", files.labels is not None)):
+    for needed, is_there in (("retrained=FILE.npz", "retrained" in names), ("--labels", options.labels is not None)):
         if not is_there:
             raise InputError(f"--outputs needs {needed}; see `jaxaudit unlearn --help`.")
 

@@ -34,7 +34,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import read_inputs, read_told, tell_of_chats
 from jaxaudit.cli.recipe import make_factory, make_learner, refuse_other_network
 from jaxaudit.cli.show import Job, Outcome
-from jaxaudit.cli.unlearn import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnData, UnlearnOptions
+from jaxaudit.cli.unlearn import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
 from jaxaudit.data import Examples, align_dealt, concatenate
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
@@ -133,35 +133,34 @@ def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) ->
 
 def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     """The training and test records, and which to forget; test records that equal a training record are left out."""
-    data = options.data
-    if is_texts(data.data or ""):
-        train, test, forget = read_text_sets(data, options.model.tokens)
+    if is_texts(options.data or ""):
+        train, test, forget = read_text_sets(options)
         test, notes = _unseen(train, test)
         forgotten_text = f"{int(forget.sum()):,} of {len(train):,} texts"
         return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes)
-    whole = read_inputs(data.data or "", data)
-    if data.class_name is None:
+    whole = read_inputs(options.data or "", options)
+    if options.class_name is None:
         raise InputError(
             f"--class is missing: name the class whose records are forgotten, {few(whole.class_names, 10)}."
         )
-    if data.class_name not in whole.class_names:
+    if options.class_name not in whole.class_names:
         raise InputError(
-            f"--class: {whole.name} has no class {data.class_name!r}; it has {few(whole.class_names, 10)}."
+            f"--class: {whole.name} has no class {options.class_name!r}; it has {few(whole.class_names, 10)}."
         )
     if len(np.unique(whole.labels)) < 2:
         raise InputError(f"{whole.name} contains a single class; at least two are required.")
     of_class = [np.flatnonzero(whole.labels == label) for label in np.unique(whole.labels)]
-    chosen = np.sort(np.concatenate([rows_of_class[: data.per_class or None] for rows_of_class in of_class]))
+    chosen = np.sort(np.concatenate([rows_of_class[: options.per_class or None] for rows_of_class in of_class]))
     train = whole if len(chosen) == len(whole) else whole.take(chosen)
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
-    test, notes = _unseen(train, _test_records(whole, rest, data))
-    label = train.class_names.index(data.class_name)
+    test, notes = _unseen(train, _test_records(whole, rest, options))
+    label = train.class_names.index(options.class_name)
     members = np.flatnonzero(train.labels == label)
-    count = round(data.fraction * len(members))
+    count = round(options.fraction * len(members))
     forget = np.zeros(len(train), bool)
     forget[members[:count]] = True
-    first = f"the first {data.per_class} of each class, " if train is not whole else ""
-    forgotten_text = f"{count:,} of the {len(members):,} records of class {data.class_name}"
+    first = f"the first {options.per_class} of each class, " if train is not whole else ""
+    forgotten_text = f"{count:,} of the {len(members):,} records of class {options.class_name}"
     return Parts(train, test, forget, forgotten_text, f"{whole.name} ({first}{len(train):,} records)", notes)
 
 
@@ -181,12 +180,12 @@ def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]
     )
 
 
-def _test_records(whole: Examples, rest: np.ndarray, data: UnlearnData) -> Examples:
-    if data.test_data is not None:
-        return align_dealt(whole, read_inputs(data.test_data, data))
-    if "@" not in (data.data or ""):
+def _test_records(whole: Examples, rest: np.ndarray, options: UnlearnOptions) -> Examples:
+    if options.test_data is not None:
+        return align_dealt(whole, read_inputs(options.test_data, options))
+    if "@" not in (options.data or ""):
         with suppress(MissingSplit):
-            return align_dealt(whole, read_inputs(f"{data.data}{TEST}", data))
+            return align_dealt(whole, read_inputs(f"{options.data}{TEST}", options))
     if not len(rest):
         raise InputError(
             f"{whole.name} has no test split, and all of it is trained on; name test records with --test-data, or "
@@ -197,30 +196,29 @@ def _test_records(whole: Examples, rest: np.ndarray, data: UnlearnData) -> Examp
 
 def check_kind(options: UnlearnOptions) -> None:
     """Rejects options of texts where records have classes, and the other way round."""
-    data, usual = options.data, UnlearnData()
-    if not is_texts(data.data or ""):
-        values = {"--forget": data.forget, "--recipe tokens": options.model.tokens}
-        return refuse_options(values, f"for texts, and --data {data.data} is none ({', '.join(TEXTS)})")
+    if not is_texts(options.data or ""):
+        values = {"--forget": options.forget, "--recipe tokens": options.tokens}
+        return refuse_options(values, f"for texts, and --data {options.data} is none ({', '.join(TEXTS)})")
     of_classes = {
-        field.flag: field.value != getattr(usual, field.name)
+        field.flag: field.value != field.default
         for field in fields_of(options)
         if field.name in ("class_name", "per_class", "fraction", "images", "label", "drop")
     }
     refuse_options(of_classes, "for records of classes, and texts have none")
-    for flag, value in (("--forget", data.forget), ("--test-data", data.test_data)):
+    for flag, value in (("--forget", options.forget), ("--test-data", options.test_data)):
         if value is None:
             raise InputError(f"{flag} is missing: texts need it.")
-    if options.recipe.optimizer == "sgd":
+    if options.optimizer == "sgd":
         raise InputError(
             "--recipe optimizer=sgd hardly trains a language model; give --recipe optimizer=adamw "
             f"--recipe learning-rate=0.001, and a number of --epochs, such as 10, for a small one such as {OF_TEXTS}."
         )
 
 
-def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Examples, np.ndarray]:
+def read_text_sets(options: UnlearnOptions) -> tuple[Examples, Examples, np.ndarray]:
     """The training and the test records, and which training records to forget."""
-    whole, test = (_read(name or "") for name in (data.data, data.test_data))
-    forget_text = data.forget or ""
+    whole, test = (_read(name or "") for name in (options.data, options.test_data))
+    forget_text = options.forget or ""
     if is_texts(forget_text):
         removed = _read(forget_text)
     else:
@@ -236,7 +234,7 @@ def read_text_sets(data: UnlearnData, tokens: str | None) -> tuple[Examples, Exa
             raise InputError(f"--forget: no line of {whole.source} has this value at {key!r}; is it right?")
         removed = whole.take(rows)
     tell_of_chats([whole, removed, test], None)
-    words, gone = parse_tokens(tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
+    words, gone = parse_tokens(options.tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
     is_removed = [pair in gone for pair in zip(whole.prompts, whole.answers, strict=True)]
     rest = np.flatnonzero(~np.array(is_removed))
     # Of all training records, those to forget among them, and no other: what is forgotten changes no token.
@@ -277,25 +275,25 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     """The work for these options."""
     check_kind(options)
     options = _filled(options)
-    audit_flags, recipe, network = options.audit, options.recipe, options.model.model or NETWORK
+    network = options.model or NETWORK
     # Checks that need no data come first.
-    names = parse_names(audit_flags.methods or "", METHODS, "--methods")
+    names = parse_names(options.methods or "", METHODS, "--methods")
     fields_by_method = {name: FIELDS[name] for name in names if name in FIELDS}
-    method_fields = with_fields("--method-option", audit_flags.method_option, fields_by_method)
-    of_texts = is_texts(options.data.data or "")
+    method_fields = with_fields("--method-option", options.method_option, fields_by_method)
+    of_texts = is_texts(options.data or "")
     if parse_model(network) is None:
         refuse_other_network(network, is_of_texts(network), of_texts)
-    factory = make_factory(network, parse_hidden(options.model.hidden or ""), recipe.dropout)
+    factory = make_factory(network, parse_hidden(options.hidden or ""), options.dropout)
     parts = read_unlearn_sets(options)
-    train, test, seeds = parts.train, parts.test, audit_flags.seeds or SEEDS
+    train, test, seeds = parts.train, parts.test, options.seeds or SEEDS
     classes = vocabulary_of(train) or len(train.class_names)
-    learner = make_learner(factory, recipe, train.inputs.shape[1:], classes, len(train), of_texts)
-    methods = make_methods(method_fields, recipe.batch_size, learner.net)
+    learner = make_learner(factory, options, train.inputs.shape[1:], classes, len(train), of_texts)
+    methods = make_methods(method_fields, options.batch_size, learner.net)
     options = with_usual(
         options, models_per_batch=usual_models_per_batch(learner, count_step(learner, train.inputs, train.labels))
     )
     _tell_of_few(seeds, of_texts)
-    key = jax.random.key(audit_flags.seed)
+    key = jax.random.key(options.seed)
 
     def audit(execution: Execution) -> UnlearnAudit:
         return compare_unlearning(
@@ -307,8 +305,8 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             amnesiac=AMNESIAC in names,
             methods=methods,
             seeds=seeds,
-            nonmembers=audit_flags.nonmembers,
-            attack_epochs=audit_flags.attack_epochs or ATTACK_EPOCHS,
+            nonmembers=options.nonmembers,
+            attack_epochs=options.attack_epochs or ATTACK_EPOCHS,
             forgotten=parts.forgotten,
             notes=_notes(parts, learner, methods, method_fields),
             execution=execution,
@@ -322,7 +320,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
                 files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, audit, name, seed)
         return Outcome(recorded("unlearn", audit.result, audit.sources, provenance), {}, files)
 
-    attacks = f" and {seeds} attack networks" if audit_flags.nonmembers != 0 and not of_texts else ""
+    attacks = f" and {seeds} attack networks" if options.nonmembers != 0 and not of_texts else ""
     return Job(
         options=options,
         data={"train": describe_examples(train), "test": describe_examples(test)},
@@ -340,7 +338,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
 
 
 def _filled(options: UnlearnOptions) -> UnlearnOptions:
-    demo, of_texts = options.data.data is None, is_texts(options.data.data or "")
+    demo, of_texts = options.data is None, is_texts(options.data or "")
     if demo:
         options = with_usual(options, data=DEMO_DATA, class_name=DEMO_CLASS)
     return with_usual(
@@ -405,18 +403,19 @@ KIND = "unlearn_outputs"
 
 def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
     """The work for these options."""
-    files, audit_flags = options.files, options.audit
-    paths = dict(map(parse_outputs, files.outputs))
+    paths = dict(map(parse_outputs, options.outputs))
     check_names(paths.keys() - {RETRAINED, ORIGINAL})
-    labels = checked_classes(read_npy(files.labels or Path()))
-    sides = {name: read_models_of(name, _read_arrays(path), labels, files.outputs_kind) for name, path in paths.items()}
+    labels = checked_classes(read_npy(options.labels or Path()))
+    sides = {
+        name: read_models_of(name, _read_arrays(path), labels, options.outputs_kind) for name, path in paths.items()
+    }
     data = {name: _described(paths[name], side) for name, side in sides.items()}
     retrained, original = sides.pop(RETRAINED), sides.get(ORIGINAL)
     methods = {name: side for name, side in sides.items() if name != ORIGINAL}
 
     def audit(execution: Execution) -> UnlearnOutputsAudit:
         return score_unlearning(
-            jax.random.key(audit_flags.seed), methods, retrained, original=original, execution=execution
+            jax.random.key(options.seed), methods, retrained, original=original, execution=execution
         )
 
     def outcome(audit: UnlearnOutputsAudit, provenance: Provenance) -> Outcome:

@@ -14,7 +14,6 @@ import typer.core
 from jaxaudit.cli.attack import ATTACK
 from jaxaudit.cli.deal import DEAL
 from jaxaudit.cli.efficacy import EFFICACY
-from jaxaudit.cli.groups import DONE, JUDGED
 from jaxaudit.cli.ks import KS
 from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.pdtp import PDTP
@@ -23,6 +22,7 @@ from jaxaudit.cli.progress import INTERRUPTED, Interrupted, say
 from jaxaudit.cli.report import cite, doctor, report
 from jaxaudit.cli.scores import SCORES
 from jaxaudit.cli.shadows import SHADOWS, TRAIN
+from jaxaudit.cli.shared_options import DONE, JUDGED
 from jaxaudit.cli.show import accept_any_text
 from jaxaudit.cli.unlearn import UNLEARN
 from jaxaudit.errors import InputError, InputErrors, first_line

@@ -5,12 +5,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import MOST, Optimizer, RecipeFlags, estimator_parameters
 from jaxaudit.cli.options import DATA, MODEL, ModelSource, Options, again, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import ESTIMATOR, parse_own
 from jaxaudit.cli.parsers import is_texts, parse_hidden
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import load_estimator, make_learner
+from jaxaudit.cli.shared_options import MOST, Optimizer, RecipeFlags, estimator_parameters
 from jaxaudit.errors import InputError, without_folders
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ FAMILIES = {
 
 
 @dataclass(frozen=True)
-class ClassifierOptions:
-    """Which classifier, and its settings."""
+class ClassifierOptions(RecipeFlags):
+    """Which classifier, its settings, and how a network of tables is trained."""
 
     model: str = option(
         MODEL,
@@ -44,21 +44,15 @@ class ClassifierOptions:
         MODEL, "nb: number added to every count.", default=1.0, minimum=1e-9, maximum=1e6, of=ModelSource.BAYES
     )
     parameters: tuple[str, ...] = estimator_parameters()
+    epochs: int | None = again(RecipeFlags, "epochs", 100)
+    batch_size: int = again(RecipeFlags, "batch_size", 32)
+    learning_rate: float = again(RecipeFlags, "learning_rate", 0.01)
+    optimizer: Optimizer = again(RecipeFlags, "optimizer", "sgd")
 
     @property
     def source(self) -> ModelSource:
         """The origin of the models: a family here, or an estimator."""
         return {"nn": ModelSource.TRAINING, "nb": ModelSource.BAYES}.get(self.model, ModelSource.ESTIMATOR)
-
-
-@dataclass(frozen=True)
-class TableRecipe(RecipeFlags):
-    """How networks of tables are trained."""
-
-    epochs: int | None = again(RecipeFlags, "epochs", 100)
-    batch_size: int = again(RecipeFlags, "batch_size", 32)
-    learning_rate: float = again(RecipeFlags, "learning_rate", 0.01)
-    optimizer: Optimizer = again(RecipeFlags, "optimizer", "sgd")
 
 
 TABLE_MODELS = 16

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.options import (
     PLACES,
     ModelSource,
@@ -35,6 +34,7 @@ from jaxaudit.cli.options import (
 )
 from jaxaudit.cli.parsers import parse_workers
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.shared_options import RecipeFlags
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data.formats import OF_SETS
 from jaxaudit.errors import InputError, InputErrors, few

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from jaxaudit.cli.groups import RecipeFlags, ShadowFlags, named_sets
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
 from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner, refuse_other_network
+from jaxaudit.cli.shared_options import RecipeFlags, ShadowNetwork, named_sets
 from jaxaudit.data import Examples
 from jaxaudit.data.sequences import are_texts, vocabulary_of
 from jaxaudit.ensemble import StepCost
@@ -39,9 +39,9 @@ def with_defaults(options: Options, *, set_alone: bool = True) -> Options:
     return with_usual(options, calibration=calibration, images=IMAGES, model=model, hidden=HIDDEN)
 
 
-def make_shadow_learner(options: ShadowFlags, query: Examples, records: int) -> SteppedLearner:
+def make_shadow_learner(options: ShadowNetwork, query: Examples, records: int) -> SteppedLearner:
     """The model and training recipe of shadow models, for training sets of at most this many records."""
-    name, texts, adapters = options.model or "mlp", are_texts(query), make_adapters(options, options.dropout)
+    name, texts, adapters = options.model or "mlp", are_texts(query), make_adapters(options)
     built_in = adapters is None and parse_model(name) is None
     of_texts = adapters is not None or is_of_texts(name)
     if built_in or adapters:

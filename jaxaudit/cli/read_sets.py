@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int, Shaped
 
-from jaxaudit.cli.groups import Columns, Images, SetsFlags, ShadowNetwork
 from jaxaudit.cli.options import Options, refuse_options
 from jaxaudit.cli.parsers import TEXTS, is_table, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.shared_options import Columns, Images, SetsFlags, ShadowNetwork
 from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.deals import NamedSets, dealt_side
 from jaxaudit.data.examples import Role, Sets

@@ -8,7 +8,6 @@ from dataclasses import fields, replace
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from jaxaudit.cli.groups import RecipeFlags, ShadowNetwork
 from jaxaudit.cli.options import refuse_options
 from jaxaudit.cli.own_code import (
     OF_TEXTS,
@@ -19,6 +18,7 @@ from jaxaudit.cli.own_code import (
     pretrained_config,
 )
 from jaxaudit.cli.parsers import is_of_sklearn, parse_lora
+from jaxaudit.cli.shared_options import RecipeFlags, ShadowNetwork
 from jaxaudit.errors import InputError, first_line
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def refuse_other_network(name: str, of_texts: bool, texts: bool) -> None:
         raise InputError(f"--model {name} is for {purpose}; use {OF_TEXTS if texts else 'mlp'}.")
 
 
-def make_adapters(options: ShadowNetwork, dropout: float | None = None) -> Any:
+def make_adapters(options: ShadowNetwork) -> Any:
     """The factory of adapters that the options describe (`--recipe lora`); None for any other network."""
     folder = pretrained_config(options.model)
     if options.lora is None:
@@ -69,7 +69,7 @@ def make_adapters(options: ShadowNetwork, dropout: float | None = None) -> Any:
     from jaxaudit.models.causal import Adapters
 
     rank, alpha, layers = parse_lora(options.lora)
-    return Adapters(str(folder), rank, alpha, dropout or 0.0, layers)
+    return Adapters(str(folder), rank, alpha, options.dropout or 0.0, layers)
 
 
 @cache

@@ -16,9 +16,9 @@ from support.sequences import small_learner
 import jaxaudit as ja
 from jaxaudit import Sets
 from jaxaudit.audits import default_tests
-from jaxaudit.cli.groups import ShadowFlags
 from jaxaudit.cli.networks import make_shadow_learner
 from jaxaudit.cli.recipe import make_factory
+from jaxaudit.cli.shared_options import ShadowNetwork
 from jaxaudit.ensemble import log_probs_many
 
 COUNT = 50
@@ -96,7 +96,7 @@ def test_python_gives_the_same_numbers():
     tokenizer = ja.word_tokenizer(texts)
     sets = zip(ja.sequences(texts, tokenizer), texts, strict=True)
     query, holdout, calibration = (replace(of_set, groups=np.array(text.column("author"))) for of_set, text in sets)
-    recipe = ShadowFlags(model="gpt-1-16", epochs=2, learning_rate=0.03, batch_size=25)
+    recipe = ShadowNetwork(model="gpt-1-16", epochs=2, learning_rate=0.03, batch_size=25)
     said, on_holdout = (ja.load_log_likelihoods(f"used/{name}.csv", COUNT) for name in ROLES[:2])
     target, key = ja.FileTarget(ja.Sets(query=said, holdout=on_holdout)), jax.random.key(7)
     shadows = ja.train_shadows(

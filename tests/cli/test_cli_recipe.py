@@ -13,11 +13,11 @@ import pytest
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, recipe, refused
 
 from jaxaudit.cli import own_code
-from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import fields_of, json_options, recipe_values, recipe_words
 from jaxaudit.cli.own_code import NAMES, model_hash, parse_model, parse_sized
 from jaxaudit.cli.recipe import make_factory, make_optimizer
+from jaxaudit.cli.shared_options import RecipeFlags
 from jaxaudit.models import ResNet, pure_module
 
 NET = """

@@ -12,8 +12,8 @@ from support.details import details_of
 from support.language_models import POSITIONS, save_model, write_lines
 
 from jaxaudit import load_bank
-from jaxaudit.cli.groups import ShadowNetwork
 from jaxaudit.cli.read_sets import text_reader
+from jaxaudit.cli.shared_options import ShadowNetwork
 from jaxaudit.errors import InputError
 
 pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")

@@ -15,10 +15,10 @@ from support.cli_runs import QUICK, Done, content, jaxaudit, process, recipe, re
 from support.deals import write_deal
 
 from jaxaudit.cli.attack import AttackOptions
-from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.harness import crew
 from jaxaudit.cli.options import identity_of
 from jaxaudit.cli.parsers import parse_workers
+from jaxaudit.cli.shared_options import RecipeFlags
 from jaxaudit.errors import InputError
 
 PDTP = ("pdtp", "--data", "digits", "--sample", "100", "--measured-records", "6", "--json")

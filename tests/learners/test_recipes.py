@@ -15,8 +15,8 @@ from support.network_twins import resnet, torch_ops, vit, wide_resnet
 from support.references import batches_by_loop
 from support.tiny_learners import CLASSES, ConvolvedNormed, compiled_fit, flat, flat_rows, jitter, records, small_mlp
 
-from jaxaudit.cli.groups import RecipeFlags
 from jaxaudit.cli.recipe import make_learner
+from jaxaudit.cli.shared_options import RecipeFlags
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.learners import AUGMENTATIONS, NetworkLearner, by_epoch, network, schedule

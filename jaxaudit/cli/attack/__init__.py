@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from jaxaudit.attacks.records import BUILT_IN
-from jaxaudit.cli.classifiers import ClassifierOptions, TableData, TableRecipe
-from jaxaudit.cli.groups import MOST, TRAINED_HERE, Output, Seeded, bank_of_shadows, failing
+from jaxaudit.cli.classifiers import ClassifierOptions, TableData
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import AUDIT, ModelSource, bank_option, option
 from jaxaudit.cli.own_code import parse_field, with_fields
 from jaxaudit.cli.parsers import parse_names
+from jaxaudit.cli.shared_options import MOST, TRAINED_HERE, Output, Seeded, bank_of_shadows, failing
 from jaxaudit.errors import InputError
 
 ON_RECORDS = tuple(name for names in BUILT_IN.values() for name in names)
@@ -31,7 +31,7 @@ def named_attacks(options: "AttackOptions", built_in: Iterable[Any]) -> tuple[An
 
 
 @dataclass(frozen=True)
-class AttackOptions(TableData, ClassifierOptions, TableRecipe, Seeded, Output):
+class AttackOptions(TableData, ClassifierOptions, Seeded, Output):
     """All options of the command."""
 
     goes_with: ClassVar = {TableData: TRAINED_HERE, ClassifierOptions: TRAINED_HERE}

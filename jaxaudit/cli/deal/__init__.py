@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli.groups import Columns, dealt_groups
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import DATA, PLAIN, SHARES, option, refuse_options
 from jaxaudit.cli.parsers import is_texts, share_check
+from jaxaudit.cli.shared_options import Columns, dealt_groups
 from jaxaudit.errors import InputError
 
 SEED_BITS = 63

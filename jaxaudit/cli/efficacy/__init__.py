@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from jaxaudit.cli.groups import MOST, Images, Network, Output, Seeded
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import DATA, MODEL, again, option, recipe_option, refuse_options
 from jaxaudit.cli.own_code import NETWORKS, OWN, PRETRAINED, parse_judged, pretrained_config
 from jaxaudit.cli.parsers import is_texts, parse_reference, parse_template
+from jaxaudit.cli.shared_options import MOST, Images, Network, Output, Seeded
 from jaxaudit.errors import InputError
 
 

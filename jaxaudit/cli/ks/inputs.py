@@ -118,9 +118,13 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
     """
     kind, inputs = as_outputs(options.target_kind), used_inputs(options)
     key, names = inputs.sets.key, inputs.sets.names
-    labelled = replace(options, label=inputs.sets.label)
     texts = text_reader([*names.values()], options, make_adapters(options))
-    read = texts or partial(read_examples, options=labelled, groups=group_columns(options.groups), gaps=gaps)
+    read = texts or partial(
+        read_examples,
+        options=replace(options, label=inputs.sets.label),
+        groups=group_columns(options.groups),
+        gaps=gaps,
+    )
     whole = names.map(lambda _, name: read(name))
     query = whole[Role.QUERY]
 

@@ -8,20 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, OF_OUTPUTS, usual_tests
-from jaxaudit.cli.groups import (
-    MOST,
-    DealtFlags,
-    Effort,
-    Images,
-    Output,
-    Seeded,
-    SetsFlags,
-    ShadowFlags,
-    bank_of_shadows,
-    effort_of_plan,
-    failing,
-    named_sets,
-)
 from jaxaudit.cli.options import (
     AUDIT,
     DATA,
@@ -35,6 +21,20 @@ from jaxaudit.cli.options import (
 )
 from jaxaudit.cli.own_code import parse_field
 from jaxaudit.cli.parsers import parse_names
+from jaxaudit.cli.shared_options import (
+    MOST,
+    DealtFlags,
+    Effort,
+    Images,
+    Output,
+    Seeded,
+    SetsFlags,
+    ShadowNetwork,
+    bank_of_shadows,
+    effort_of_plan,
+    failing,
+    named_sets,
+)
 from jaxaudit.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def parse_direction(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class KSOptions(DealtFlags, SetsFlags, ShadowFlags, Seeded, Output):
+class KSOptions(DealtFlags, SetsFlags, ShadowNetwork, Seeded, Output):
     """All options of the command."""
 
     goes_with: ClassVar = dict.fromkeys((DealtFlags, SetsFlags), ~ModelSource.SCORES)

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from jaxaudit.cli.classifiers import ClassifierOptions, TableData, TableRecipe
-from jaxaudit.cli.groups import MOST, Output, Seeded, dealt_groups, failing
+from jaxaudit.cli.classifiers import ClassifierOptions, TableData
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import AUDIT, option
+from jaxaudit.cli.shared_options import MOST, Output, Seeded, dealt_groups, failing
 
 
 @dataclass(frozen=True)
-class PDTPOptions(TableData, ClassifierOptions, TableRecipe, Seeded, Output):
+class PDTPOptions(TableData, ClassifierOptions, Seeded, Output):
     """All options of the command."""
 
     measured_records: int | None = option(

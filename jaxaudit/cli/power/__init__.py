@@ -4,28 +4,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from jaxaudit.cli.groups import (
+from jaxaudit.cli.harness import Command
+from jaxaudit.cli.options import AUDIT, DATA, ModelSource, again, option, refuse_options, training_option
+from jaxaudit.cli.parsers import check_pair, other_split, share_check
+from jaxaudit.cli.shared_options import (
     MOST,
     Effort,
     Images,
     Output,
     Seeded,
     SetsFlags,
-    ShadowFlags,
+    ShadowNetwork,
     bank_of_shadows,
     dealt_groups,
     effort_of_plan,
     failing,
 )
-from jaxaudit.cli.harness import Command
-from jaxaudit.cli.options import AUDIT, DATA, ModelSource, again, option, refuse_options, training_option
-from jaxaudit.cli.parsers import check_pair, other_split, share_check
 
 SHADOW_MODELS = 40
 
 
 @dataclass(frozen=True)
-class PowerOptions(SetsFlags, ShadowFlags, Seeded, Output):
+class PowerOptions(SetsFlags, ShadowNetwork, Seeded, Output):
     """All options of the command."""
 
     goes_with: ClassVar = {SetsFlags: ModelSource.TRAINING}

@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jaxaudit.cli.groups import (
-    MOST,
-    DealtFlags,
-    SetsFlags,
-    ShadowFlags,
-    estimator_parameters,
-    random_seed,
-)
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import BANK, DATA, MODEL, PLAIN, ModelSource, option, refuse_options
 from jaxaudit.cli.own_code import ESTIMATOR, NETWORKS, OF_TEXTS, OWN, parse_judged
 from jaxaudit.cli.parsers import is_of_sklearn
+from jaxaudit.cli.shared_options import (
+    MOST,
+    DealtFlags,
+    SetsFlags,
+    ShadowNetwork,
+    estimator_parameters,
+    random_seed,
+)
 from jaxaudit.errors import InputError
 
 Way = Literal["lower", "higher"]
@@ -90,7 +90,7 @@ class PlanOptions(BankOptions):
 
 
 @dataclass(frozen=True)
-class TrainOptions(BankOptions, ShadowFlags):
+class TrainOptions(BankOptions, ShadowNetwork):
     """All options of `jaxaudit shadows train`."""
 
     model: str | None = option(

@@ -15,7 +15,6 @@ from jaxtyping import Bool, Int, Shaped
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.models import refuse_shared
-from jaxaudit.cli.groups import ShadowNetwork, named_sets
 from jaxaudit.cli.options import command_line, refuse_options
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
@@ -29,6 +28,7 @@ from jaxaudit.cli.read_sets import (
 )
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import OUTPUTS, BankOptions, PlanOptions
+from jaxaudit.cli.shared_options import ShadowNetwork, named_sets
 from jaxaudit.cli.show import Summary
 from jaxaudit.data import Examples, concatenate
 from jaxaudit.data.bank.bank import (
@@ -159,10 +159,10 @@ def number_of_models(requested: int | None, earlier: Description | None, sets: B
 
 
 def bank_description(
-    options: BankOptions, saved: str, sets: BankSets, command: Sequence[str], **more: Any
+    options: BankOptions, kind: str, sets: BankSets, command: Sequence[str], **more: Any
 ) -> Description:
-    """The description of this bank for `bank.json`; `saved` is of `OUTPUTS`, `command` repeats the plan."""
-    outputs, direction = OUTPUTS[saved]
+    """The description of this bank for `bank.json`; `kind` is of `OUTPUTS`, `command` repeats the plan."""
+    outputs, direction = OUTPUTS[kind]
     try:
         return Description(
             format=1,

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.audits.ks.bank import train_bank
-from jaxaudit.cli.groups import named_sets
 from jaxaudit.cli.networks import EPOCHS, HIDDEN, make_shadow_learner, time_of
 from jaxaudit.cli.options import (
     MODEL,
@@ -35,6 +34,7 @@ from jaxaudit.cli.shadows.plan import (
     read_bank_sets,
     refuse_other,
 )
+from jaxaudit.cli.shared_options import named_sets
 from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank

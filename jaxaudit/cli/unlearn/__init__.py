@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from jaxaudit.cli.groups import MOST, Images, Network, Optimizer, Output, RecipeFlags, Seeded, failing
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import (
     AUDIT,
@@ -20,6 +19,7 @@ from jaxaudit.cli.options import (
 )
 from jaxaudit.cli.own_code import NETWORKS, OF_TEXTS, OWN, parse_field, parse_model
 from jaxaudit.cli.parsers import is_texts, parse_names, parse_outputs, parse_tokens, share_check
+from jaxaudit.cli.shared_options import MOST, Images, Network, Optimizer, Output, RecipeFlags, Seeded, failing
 from jaxaudit.errors import InputError
 
 USUAL = ("retraining", "amnesiac", "fisher")

@@ -101,41 +101,6 @@ class Network:
     )
 
 
-@dataclass(frozen=True)
-class ShadowNetwork(Network):
-    """The shadow models."""
-
-    model: str | None = training_option(
-        MODEL,
-        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
-        f"transformers (--recipe lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
-        check=parse_judged,
-        names="code",
-    )
-    tokens: str | None = recipe_option(
-        MODEL,
-        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
-        "[default: bytes; the model's own with --recipe lora]",
-        check=parse_tokens,
-    )
-    template: str | None = recipe_option(
-        MODEL,
-        "Text before an answer: {} is the prompt or question, \\n a line break. [default: a prompt as it is; a "
-        "question as 'Question: {}\\nAnswer: '; a chat by the chat template of the tokenizer, with lora, or else the "
-        "contents of its messages, a line break behind each]",
-        check=parse_template,
-    )
-    lora: str | None = recipe_option(
-        MODEL,
-        "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "
-        "this rank on its linear layers (LoRA), such as 8, 8:16 or 8:16:q_proj,v_proj. ALPHA is their scale, times the "
-        "rank [default: twice the rank]; LAYERS are the layers that have adapters, by their names or the ends of these "
-        "[default: all but the output layer].",
-        metavar="RANK[:ALPHA[:LAYERS]]",
-        check=parse_lora,
-    )
-
-
 def estimator_parameters() -> Any:
     """A field for the parameters of an estimator of scikit-learn, which are its recipe."""
     return option(
@@ -219,8 +184,38 @@ class RecipeFlags:
 
 
 @dataclass(frozen=True)
-class ShadowFlags(ShadowNetwork, RecipeFlags):
+class ShadowNetwork(Network, RecipeFlags):
     """Shadow models, and how they are trained."""
+
+    model: str | None = training_option(
+        MODEL,
+        f"The target's network: {NETWORKS}, {OF_TEXTS} for texts (layers and width), the folder of a causal model of "
+        f"transformers (--recipe lora), or {OWN}. [default: liu-cnn for images, mlp for tables, {OF_TEXTS} for texts]",
+        check=parse_judged,
+        names="code",
+    )
+    tokens: str | None = recipe_option(
+        MODEL,
+        "How texts become tokens: bytes, words (the 4,096 most frequent ones of all sets), or words:NUMBER. "
+        "[default: bytes; the model's own with --recipe lora]",
+        check=parse_tokens,
+    )
+    template: str | None = recipe_option(
+        MODEL,
+        "Text before an answer: {} is the prompt or question, \\n a line break. [default: a prompt as it is; a "
+        "question as 'Question: {}\\nAnswer: '; a chat by the chat template of the tokenizer, with lora, or else the "
+        "contents of its messages, a line break behind each]",
+        check=parse_template,
+    )
+    lora: str | None = recipe_option(
+        MODEL,
+        "--model is the folder of a causal model of transformers and its tokenizer, which is frozen; train adapters of "
+        "this rank on its linear layers (LoRA), such as 8, 8:16 or 8:16:q_proj,v_proj. ALPHA is their scale, times the "
+        "rank [default: twice the rank]; LAYERS are the layers that have adapters, by their names or the ends of these "
+        "[default: all but the output layer].",
+        metavar="RANK[:ALPHA[:LAYERS]]",
+        check=parse_lora,
+    )
 
 
 def random_seed(panel: str) -> Any:

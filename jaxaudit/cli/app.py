@@ -53,9 +53,8 @@ scores = typer.Typer(
 
 GROUPS = {"shadows": shadows, "scores": scores}
 for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
-    judges = any(field.name == "fail_on" for field in fields_of(command.options()))
     words = command.name.split()
-    epilog = JUDGED if judges else DONE
+    epilog = JUDGED if hasattr(command.options, "fail_on") else DONE
     place = GROUPS.get(words[0], app)
     place.command(words[-1], epilog=epilog, context_settings=HELP)(command.as_function())
 for title, place in GROUPS.items():

@@ -144,7 +144,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
     provenance = Provenance(
         **describe_machine(),
         command=command_line(name, job.repeats or job.options),
-        seed=json_options(job.options)["seed"],
+        seed=job.options.seed,
         options=json_options(job.options),
         data=dict(job.data),
         form=getattr(audit, "form", None),

@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import jsonschema
@@ -252,7 +253,7 @@ def test_each_record_is_in_one_of_three_sets_and_a_copy_in_none() -> None:
         {"shadows": Path("bank")},
     ],
 )
-def test_whoever_gives_another_set_a_test_or_a_target_deals_himself(given: dict[str, object]) -> None:
+def test_whoever_gives_another_set_a_test_or_a_target_deals_himself(given: dict[str, Any]) -> None:
     assert KSOptions().has_set_alone
     assert KSOptions(query="mnist", sample=100, test_option=("holdout.mixed=0",)).has_set_alone
     assert not KSOptions(**given).has_set_alone

@@ -230,8 +230,9 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(
         assert models_source(command.options(**named)) is source
         for field in fields_of(command.options(**named)):
             options = command.options(**{**named, field.name: other(field)})
-            # A set that the deal has, and a test that is none, are refused by themselves; parameters are a recipe, too.
-            itself = {"query", "tests", "parameters"}
+            # A set that the deal has, columns of arrays, and a test that is none, are refused by themselves; parameters
+            # are a recipe, too.
+            itself = {"query", "label", "drop", "tests", "parameters"}
             if field.name in {*named, *itself} or models_source(options) is not source:
                 continue
             if source in field.of:

@@ -261,7 +261,7 @@ def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source:
     names = list(names)
     pairs = find_pairs(names, source)
     chosen = choose_splits(pairs, how.split, source)
-    labels = [flat(read(pair.labels)) for pair in pairs.values()]
+    labels = [flat(read(name)) for _, name in pairs.values()]
     if any(part.ndim == 0 or part.shape[1:] != labels[0].shape[1:] for part in labels):
         shapes = ", ".join(str(part.shape) for part in labels)
         raise InputError(f"{source}: labels have shapes {shapes}; give one label for each record.")
@@ -273,8 +273,9 @@ def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source:
         class_names = [str(value) for value in values.tolist()]
     codes, class_names = encode_labels(np.concatenate(labels), class_names, f"{source}, labels")
     rows = dict(zip(pairs, split_as(codes, labels), strict=True))
-    inputs = {s: _stored(read(pairs[s].inputs), source, how) for s in chosen}
-    return joined([Examples(inputs[s], rows[s], class_names, source) for s in chosen], source)
+    inputs = [_stored(read(pairs[split][0]), source, how) for split in chosen]
+    parts = zip(inputs, chosen, strict=True)
+    return joined([Examples(part, rows[split], class_names, source) for part, split in parts], source)
 
 
 def refuse_columns(source: str, label: str | None, drop: Sequence[str]) -> None:

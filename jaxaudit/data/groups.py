@@ -143,7 +143,7 @@ def _of_archive(archive: NpzArrays, key: str, split: str) -> np.ndarray:
         alone = len(pairs) == 1 and key in archive.names
         name = key if alone else named_in(archive.names, key, split_name)
         # A slice with another number of values would belong to other records.
-        records = archive.header(pairs[split_name].labels).shape[:1]
+        records = archive.header(pairs[split_name][1]).shape[:1]
         if name is None or archive.header(name).shape[:1] != records:
             raise InputError(
                 f"{key!r}: is no .npy, and {source} has no array of that name with a value for each "

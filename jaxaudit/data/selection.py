@@ -119,13 +119,6 @@ def nearest_names(text: str, names: Sequence[str]) -> str:
     return f"Did you mean {', '.join(near)}?" if near else "Is it spelled right?"
 
 
-class Pair(NamedTuple):
-    """The names of two arrays that belong together."""
-
-    inputs: str
-    labels: str
-
-
 def role_of(name: str) -> tuple[str, str] | None:
     """(split, "inputs" or "labels") for a usual array name, None for any other.
 
@@ -156,21 +149,23 @@ def _words(name: str) -> tuple[list[str], list[str]]:
     return [SPLITS[word] for word in words if word in SPLITS], [word for word in words if word not in SPLITS]
 
 
-def find_pairs(names: Iterable[str], source: str) -> dict[str, Pair]:
-    """The pair of array names of each split; "" for arrays whose names mention no split."""
+def find_pairs(names: Iterable[str], source: str) -> dict[str, tuple[str, str]]:
+    """The names of the arrays of inputs and labels of each split; "" for arrays whose names mention no split."""
     names = list(names)
     names_of: dict[tuple[str, str], str] = {}
     for name in names:
         role = role_of(name)
         if role is not None and names_of.setdefault(role, name) != name:
             raise InputError(f"{source}: {names_of[role]!r} and {name!r} could both be the {role[1]}; keep one.")
-    pairs: dict[str, Pair] = {}
-    for split, name in ((split, name) for (split, role), name in names_of.items() if role == "inputs"):
+    pairs: dict[str, tuple[str, str]] = {}
+    for (split, kind), name in names_of.items():
+        if kind != "inputs":
+            continue
         if (split, "labels") not in names_of:
             raise InputError(
                 f"{source}: {name!r} has no labels beside it; add them under the matching name (y, train_labels, ...)."
             )
-        pairs[split] = Pair(name, names_of[split, "labels"])
+        pairs[split] = name, names_of[split, "labels"]
     if not pairs:
         raise InputError(
             f"{source}: found no inputs and labels among {', '.join(map(repr, names[:10])) or 'no arrays'}; name them "

@@ -3,7 +3,7 @@
 An audit of several trainings splits its execution: the progress of each part counts for its share of the whole.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -76,27 +76,20 @@ class Execution:
         check_ranges("(0, inf)", sum_of_weights=sum(weights) if weights else None)
         if self.progress is None:
             return (self,) * len(weights)
-        whole = _Whole(self.progress, weights)
-        return tuple(replace(self, progress=partial(whole.report, part)) for part in range(len(weights)))
+        progress, lock, shares = self.progress, Lock(), [weight / sum(weights) for weight in weights]
+        reached, done_of_all = [0.0] * len(weights), 0.0
+
+        def report(part: int, done: int, total: int) -> None:
+            nonlocal done_of_all
+            now = done / total if done < total else 1.0
+            # The lock is held during the report, so that reports are in order.
+            with lock:
+                done_of_all += shares[part] * max(0.0, now - reached[part])
+                reached[part] = max(reached[part], now)
+                progress(min(round(WHOLE * done_of_all), WHOLE), WHOLE)
+
+        return tuple(replace(self, progress=partial(report, part)) for part in range(len(weights)))
 
 
 DEFAULT_EXECUTION = Execution()
 """The default: models per batch follow from shapes, no progress is reported, nothing is kept."""
-
-
-class _Whole:
-    """Adds up the progress of weighted parts."""
-
-    def __init__(self, progress: Progress, weights: Sequence[int | float]) -> None:
-        total = sum(weights)
-        self.progress, self.lock = progress, Lock()
-        self.shares = [weight / total for weight in weights]
-        self.reached, self.done = [0.0] * len(weights), 0.0
-
-    def report(self, part: int, done: int, total: int) -> None:
-        reached = done / total if done < total else 1.0
-        # The lock is held during the report, so that reports are in order.
-        with self.lock:
-            self.done += self.shares[part] * max(0.0, reached - self.reached[part])
-            self.reached[part] = max(self.reached[part], reached)
-            self.progress(min(round(WHOLE * self.done), WHOLE), WHOLE)

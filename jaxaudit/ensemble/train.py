@@ -25,18 +25,16 @@ from jaxaudit.ensemble.batches import place_pool, with_decided_form
 from jaxaudit.ensemble.chunk import Chunk, Results, Summarize, call_directory, steps_from_host, train_chunk
 from jaxaudit.ensemble.concurrency import (
     ChunkGroup,
-    Machine,
     Stop,
     chunk_places,
     concurrent_chunks,
     plan_groups,
     run_at_once,
     this_machine,
-    unlike,
 )
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, Progress
 from jaxaudit.ensemble.models_per_batch import fitting_models_per_batch
-from jaxaudit.ensemble.worker import Answer, Failed, Other, Task, Trained, packed, shared, train_there, unpack_value
+from jaxaudit.ensemble.worker import Answer, Failed, Task, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, compiled
@@ -61,6 +59,8 @@ class PlannedChunk(NamedTuple):
 
 ChunkOf = Callable[[PlannedChunk], Chunk]
 """What determines the models of a chunk, taken from those of all chunks when it is trained."""
+Advance = Callable[[int], None]
+"""Is told of further work that is done."""
 HostPool = tuple[np.ndarray, np.ndarray]
 """Inputs and labels, on the host."""
 
@@ -72,7 +72,7 @@ def distribute(
     learner: Learner,
     parts: Sequence[PlannedChunk],
     size: int,
-    counted: "_Counted",
+    advance: Advance,
     results: Results,
 ) -> None:
     """Trains each part's chunk in a worker and keeps its results; progress is reported about every second. A chunk
@@ -81,7 +81,7 @@ def distribute(
     """
     if not parts:
         return
-    own_machine, arrays = this_machine(), dict[str, np.ndarray]()
+    machine, arrays = this_machine(), dict[str, np.ndarray]()
     code = packed(learner, arrays)
     rest = packed((results.summarize, *pool), arrays, learner)
     waiting, running = deque((part, 1) for part in parts), dict[Future[Answer], tuple[PlannedChunk, int]]()
@@ -92,19 +92,19 @@ def distribute(
             while waiting or running:
                 while waiting and len(running) < most:
                     part, attempt = waiting.popleft()
-                    future = _submitted(executor, Task(chunk_of(part), code, rest, source, own_machine))
+                    future = _submitted(executor, Task(chunk_of(part), code, rest, source, machine))
                     running[future] = part, attempt
                     future.add_done_callback(finished.put)
                 done = _all_of(finished)
-                counted.advance(0)
+                advance(0)
                 # Collect finished chunks first, so that an error below does not lose them.
                 for future in sorted(done, key=lambda future: not isinstance(_answer(future), Trained)):
                     (part, attempt), answer = running.pop(future), _answer(future)
                     if isinstance(answer, Trained):
                         results.keep(size, part.rows, answer.rows, unpack_value(answer.tree, source))
-                        counted.advance(part.work)
+                        advance(part.work)
                     else:
-                        _refuse_again(attempt, answer, own_machine)
+                        _refuse_again(attempt, answer)
                         waiting.appendleft((part, attempt + 1))
         finally:
             for future in running:
@@ -139,15 +139,10 @@ def _answer(future: Future[Answer]) -> Answer | Exception:
         return error
 
 
-def _refuse_again(attempt: int, answer: Other | Failed | Exception, own_machine: Machine) -> None:
+def _refuse_again(attempt: int, answer: Failed | Exception) -> None:
     """Raises the error of a chunk that was not trained, unless it is worth another attempt."""
     if isinstance(answer, Failed):
         raise answer.error
-    if isinstance(answer, Other):
-        raise InputError(
-            f"a worker would round differently ({unlike(answer.machine, own_machine)}): use workers like this "
-            "process, or start it on a machine like theirs."
-        )
     complaint = f"a worker ended with a chunk under way ({first_line(answer)})"
     if attempt == ATTEMPTS:
         raise InputError(
@@ -174,46 +169,47 @@ def _train(
     execution: Execution,
     results: Results,
 ) -> None:
-    counted = _Counted(execution.progress, sum(part.work for part in parts))
-    counted.advance(0)
+    advance = _counting(execution.progress, sum(part.work for part in parts))
+    advance(0)
     missing: list[PlannedChunk] = []
     for part in parts:
         if results.restore(size, part.rows):
-            counted.advance(part.work)
+            advance(part.work)
         else:
             missing.append(part)
     if execution.executor is not None:
-        distribute(execution.executor, chunk_of, host_pool, learner, missing, size, counted, results)
+        distribute(execution.executor, chunk_of, host_pool, learner, missing, size, advance, results)
         return
     pool = place_pool(host_pool)
 
     def train_one(part: PlannedChunk, stop: Stop) -> Any:
-        def advance(model_steps: int) -> None:
+        def step(model_steps: int) -> None:
             stop.check()
-            counted.advance(model_steps)
+            advance(model_steps)
 
-        return train_chunk(learner, chunk_of(part), pool, advance)
+        return train_chunk(learner, chunk_of(part), pool, step)
 
     def collect(part: PlannedChunk, params: Any) -> None:
         results.add(size, part.rows, params)
         if part.group is None:
-            counted.advance(part.work)
+            advance(part.work)
 
     stepped = isinstance(learner, SteppedLearner)
     run_at_once(missing, train_one, collect, concurrent_chunks() if stepped else 1)
 
 
-class _Counted:
-    """Adds up the progress of chunks that train at the same time."""
+def _counting(progress: Progress | None, total: int) -> Advance:
+    """What adds up and reports the work that is done in chunks which train at the same time."""
+    done, lock = 0, Lock()
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self.progress, self.total, self.done, self.lock = progress, total, 0, Lock()
+    def advance(work: int) -> None:
+        nonlocal done
+        with lock:
+            done += work
+            if progress is not None:
+                progress(done, total)
 
-    def advance(self, work: int) -> None:
-        with self.lock:
-            self.done += work
-            if self.progress is not None:
-                self.progress(self.done, self.total)
+    return advance
 
 
 def fit_many(
@@ -319,7 +315,7 @@ def suitable_models_per_batch(
     if not isinstance(learner, SteppedLearner):
         return whole_fits_per_batch(learner)
     stepped: SteppedLearner = with_decided_form(learner)
-    pool = place_pool(np.asarray(inputs)), place_pool(np.asarray(labels))
+    pool = place_pool((np.asarray(inputs), np.asarray(labels)))
     groups = plan_groups(np.asarray(jax.random.key_data(keys)), membership, stepped)
     return fitting_models_per_batch(stepped, keys, membership, pool, groups)
 

@@ -26,7 +26,7 @@ from jaxtyping import Array
 
 from jaxaudit.ensemble.batches import place_pool
 from jaxaudit.ensemble.chunk import Chunk, Summarize, digest_of, summarized, train_chunk
-from jaxaudit.ensemble.concurrency import Machine, this_machine
+from jaxaudit.ensemble.concurrency import Machine, this_machine, unlike
 from jaxaudit.errors import InputError, first_line, writing
 from jaxaudit.learners.learner import Learner
 
@@ -181,14 +181,10 @@ class Task(NamedTuple):
     machine: Machine
 
 
-class Other(NamedTuple):
-    """The answer of a worker that would round differently."""
-
-    machine: Machine
-
-
 class Failed(NamedTuple):
-    """The answer of a worker if the learner or `summarize` raised an error; the chunk is not tried again."""
+    """The answer of a worker that would round differently, or whose learner or `summarize` raised an error; the chunk
+    is not tried again.
+    """
 
     error: Exception
 
@@ -200,7 +196,7 @@ class Trained(NamedTuple):
     tree: bytes
 
 
-Answer = Trained | Other | Failed
+Answer = Trained | Failed
 
 
 _Work = tuple[Learner, Summarize | None, tuple[Array, Array]]
@@ -212,9 +208,14 @@ _lock = Lock()
 
 def train_there(task: Task) -> Answer:
     """Trains a task's chunk in this process. An exception outside the training counts as the worker's failure."""
-    machine = this_machine()
-    if machine != task.machine:
-        return Other(machine)
+    differences = unlike(this_machine(), task.machine)
+    if differences:
+        return Failed(
+            InputError(
+                f"a worker would round differently ({differences}): use workers like this process, or start it on a "
+                "machine like theirs."
+            )
+        )
     try:
         with _lock:
             work = _work_of(task)

@@ -63,7 +63,8 @@ class Pulling:
 
     def __init__(self, start: Callable[[int], Worker], places: int) -> None:
         self._start, self._lock, self._asked = start, Lock(), SimpleQueue[_Task | None]()
-        self._closed, self._left, self._error = False, places, RuntimeError("there are no workers")
+        self._closed, self._left = False, places
+        self._error: BaseException | None = None
         self._workers: dict[int, Worker] = {}
         self._answered, self._first = 0, 0.0
         self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]
@@ -82,7 +83,9 @@ class Pulling:
             if self._closed or not self._left:
                 raise RuntimeError("the workers are closed" if self._closed else str(self._error))
             self._asked.put((future, partial(fn, *args, **kwargs)))
-            self._begin()
+            for thread in self._threads:
+                if thread.ident is None:
+                    thread.start()
         return future
 
     def close(self) -> None:
@@ -106,23 +109,14 @@ class Pulling:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _begin(self) -> None:
-        """Starts the threads of all workers, unless they have started."""
-        for thread in self._threads:
-            if thread.ident is None:
-                thread.start()
-
     def _serve(self, place: int) -> None:
         failed, error = 0, None
-        while not self._closed:
+        while failed < STARTS and not self._closed:
             try:
                 worker = self._start(place)
             except Exception as fault:
-                failed += 1
-                if failed >= STARTS:
-                    self._give_up(fault)
-                    return
-                time.sleep(START_SECONDS)
+                failed, error = failed + 1, fault
+                time.sleep(START_SECONDS if failed < STARTS else 0)
                 continue
             with self._lock:
                 self._workers[place] = worker
@@ -139,11 +133,10 @@ class Pulling:
                     return
             finally:
                 worker.kill()
-            if failed >= STARTS:
-                self._give_up(error)
-                return
+        if failed >= STARTS:
+            self._give_up(error)
 
-    def _give_up(self, error: BaseException) -> None:
+    def _give_up(self, error: BaseException | None) -> None:
         """Gives up a place for a worker; if it is the last one, all waiting tasks fail with `error`."""
         with self._lock:
             self._left, self._error = self._left - 1, error
@@ -237,13 +230,13 @@ def _environment(worker: int, count: int, on_cpu: bool, gpus: list[str]) -> dict
 class _Process:
     """A process that answers calls through pipes."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: dict[str, str]) -> None:
         # In its own process group it does not receive the terminal's Ctrl-C; this process ends it.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", CHILD],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=dict(environment),
+            env=environment,
             process_group=0,
         )
         self._lock = Lock()

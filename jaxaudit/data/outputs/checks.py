@@ -236,32 +236,29 @@ def stale_rows(
     for kind in np.unique(kinds):
         rows = np.flatnonzero(kinds == kind)
         ranks[rows] = (shared_ranks(skills[rows]) - 0.5) / len(rows) - 0.5
-    reference = (skills, kinds) if unseen is None else (_told_by_rows(*unseen), _common_classes(unseen[1], classes))
-    if reference[0].mean() < SURELY_TOLD * reference[0].std() / len(reference[0]) ** 0.5:
-        return None
-    sizes, sums = (np.bincount(reference[1], weights, minlength=classes + 1) for weights in (None, reference[0]))
-    usual = np.where(sizes > 0, sums / np.maximum(sizes, 1), reference[0].mean())[kinds]
-    ranked_sums, told_sums, squares, usual_sums = (
-        np.concatenate([[0.0], np.cumsum(numbers)]) for numbers in (ranks, skills, skills**2, usual)
+    told, of_kinds = (
+        (skills, kinds) if unseen is None else (_told_by_rows(*unseen), _common_classes(unseen[1], classes))
     )
+    if told.mean() < SURELY_TOLD * told.std() / len(told) ** 0.5:
+        return None
+    sizes, sums = (np.bincount(of_kinds, weights, minlength=classes + 1) for weights in (None, told))
+    usual = np.where(sizes > 0, sums / np.maximum(sizes, 1), told.mean())[kinds]
+    totals = np.pad(np.cumsum([ranks, skills, skills**2, usual], axis=1), ((0, 0), (1, 0)))
     best, run_found, runs, size = -np.inf, None, 0, max(LEAST_ROWS, int(np.ceil(LEAST_SHARE * n)))
     while size <= n // 2:
         start = np.unique(np.append(np.arange(0, n - size + 1, max(1, size // STEPS)), n - size))
         stop = start + size
         first, last = np.maximum(start - size, 0), np.minimum(stop + size, n)
         beside = last - first - size
-
-        def around(total: np.ndarray, run: tuple[np.ndarray, ...] = (start, stop, first, last)) -> np.ndarray:
-            return total[run[3]] - total[run[1]] + total[run[0]] - total[run[2]]
-
-        of_run, of_usual, rank = ((total[stop] - total[start]) / size for total in (told_sums, usual_sums, ranked_sums))
-        deviation = np.sqrt(np.maximum((squares[stop] - squares[start]) / size - of_run**2, 0) / size)
+        rank, of_run, square, of_usual = (totals[:, stop] - totals[:, start]) / size
+        around = totals[:, last] - totals[:, stop] + totals[:, start] - totals[:, first]
+        rank_beside, of_beside, _, usual_beside = around / beside
+        deviation = np.sqrt(np.maximum(square - of_run**2, 0) / size)
         if unseen is None:
             # What is usual is what the other rows tell.
-            rest = usual_sums[-1] - size * of_usual
-            of_usual = of_usual * (told_sums[-1] - size * of_run) / np.where(rest > 0, rest, np.inf)
-        of_beside, usual_beside = around(told_sums) / beside, around(usual_sums) / beside
-        apart = (around(ranked_sums) / beside - rank) / np.sqrt((1 / size + 1 / beside) / 12)
+            rest = totals[3, -1] - size * of_usual
+            of_usual = of_usual * (totals[1, -1] - size * of_run) / np.where(rest > 0, rest, np.inf)
+        apart = (rank_beside - rank) / np.sqrt((1 / size + 1 / beside) / 12)
         nothing = (of_run < AT_GUESSING * np.minimum(of_beside, of_usual)) & (of_usual - of_run > 3 * deviation)
         sudden = (of_beside > BESIDE * usual_beside) & (apart > BESIDE_ERRORS)
         scores = np.where(nothing & sudden & (usual_beside > 0), -rank * np.sqrt(12 * size / (1 - size / n)), -np.inf)
@@ -270,7 +267,7 @@ def stale_rows(
             place = int(scores.argmax())
             best, run_found = float(scores[place]), OutOfLine(int(start[place]), int(stop[place]), 0)
         size = n // 2 if size < n // 2 < WIDER * size else int(np.ceil(WIDER * size))
-    return run_found if runs and best > np.sqrt(2 * np.log(runs / LINE_LEVEL)) else None
+    return run_found if best > np.sqrt(2 * np.log(max(runs, 1) / LINE_LEVEL)) else None
 
 
 def exchanged_rows(probabilities: Probabilities, labels: Labels) -> int:
@@ -304,14 +301,15 @@ def exchanged_rows(probabilities: Probabilities, labels: Labels) -> int:
         if abs(equal) > IN_ORDER * ((n - size) * alike * (1 - alike)) ** 0.5:
             return 0
 
+    def given(rows: np.ndarray, other_labels: np.ndarray) -> np.ndarray:
+        """The probabilities of these labels, their means and their variances, `[3, rows]`."""
+        of_kinds = kinds[rows], other_labels
+        return np.stack([probabilities[rows, other_labels], means[of_kinds], variances[of_kinds]])
+
     def fits(size: int) -> np.ndarray:
         """Sums, their means and their variances, `[3, 4]`: of q, of r, and of q r in either half of the stretches."""
         rows = np.flatnonzero(labels[size:] != labels[:-size])
-        places = (rows, labels[rows + size]), (rows + size, labels[rows])
-        q, r = (
-            np.stack([probabilities[place], means[kinds[place[0]], place[1]], variances[kinds[place[0]], place[1]]])
-            for place in places
-        )
+        q, r = given(rows, labels[rows + size]), given(rows + size, labels[rows])
         spread = (q[2] + q[1] ** 2) * (r[2] + r[1] ** 2) - (q[1] * r[1]) ** 2
         products, turn = np.stack([q[0] * r[0], q[1] * r[1], spread]), rows // size % 2 == 0
         return np.stack(

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxaudit.data.examples import Role
 from jaxaudit.data.formats import TABLES
 from jaxaudit.data.formats.arrays import NpzArrays, read_npy
 from jaxaudit.data.formats.parsing import refuse_pickle
@@ -163,9 +162,10 @@ def columns_of_array(array: np.ndarray, names: Sequence[str] | None, expected: E
         raise expected.unlike(source, HARD_LABELS if labels else f"has {array.dtype} of shape {array.shape}")
     array = array[:, None] if array.ndim == 1 else array
     order, notes = order_of_rows(names, f"its array {RECORD!r}", expected, source)
-    if array.shape == (expected.rows, expected.classes):
+    expected.check_rows(len(array), source)
+    if array.shape[1] == expected.classes:
         _refuse_whole(list(array.T), expected, source)
-    return OutputColumns(array if order is None or len(order) != len(array) else array[order], notes)
+    return OutputColumns(array[order], notes)
 
 
 def _outputs_in(archive: NpzArrays) -> str:
@@ -202,12 +202,12 @@ def plain_name(name: str) -> str:
 
 def order_of_rows(
     names: Sequence[str] | None, where: str, expected: Expected, source: str
-) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """The order of a file's rows that is the set's, and notes; None where file or set does not name records."""
+) -> tuple[np.ndarray | slice, tuple[str, ...]]:
+    """The rows of a file in the order of the set, and notes; all as they are where file or set names no records."""
     if names is None or expected.records is None:
         why = "it does not name its records" if names is None else f"{where} is not used"
         note = f"{why}: rows are taken in the order of the {expected.of}"
-        return None, (note,) if (names is None) != (expected.records is None) else ()
+        return slice(None), (note,) if (names is None) != (expected.records is None) else ()
     record_names = [plain_name(name) for name in expected.records]
     rows = {plain_name(name): row for row, name in enumerate(names)}
     if len(names) != len(record_names) or rows.keys() != set(record_names):
@@ -249,8 +249,7 @@ def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputCol
     if not by_title:
         _refuse_whole(columns, expected, source)
     order, notes = _order(table, further, expected, source)
-    values = np.stack(columns).T
-    return OutputColumns(values if order is None else values[order], (*table.notes, *notes), only)
+    return OutputColumns(np.stack(columns).T[order], (*table.notes, *notes), only)
 
 
 def _of_set(table: TableColumns, role: str) -> TableColumns:
@@ -297,7 +296,7 @@ def _untitled(table: TableColumns, expected: Expected) -> list[int]:
 
 def _order(
     table: TableColumns, further: list[int], expected: Expected, source: str
-) -> tuple[np.ndarray | None, tuple[str, ...]]:
+) -> tuple[np.ndarray | slice, tuple[str, ...]]:
     """The order of the rows by the one further column, if it names the records, and what is said of that column."""
     if not further:
         return order_of_rows(None, "", expected, source)
@@ -317,7 +316,7 @@ def _order(
         raise expected.unlike(source, f"{title} numbers the rows out of order")
     if not _whole(numbers) or len(np.unique(numbers)) < len(numbers):
         raise expected.unlike(source, f"{title} is no class, and neither names nor numbers the rows")
-    return None, (f"{title} numbers the rows and is left out: rows are in the set's order",)
+    return slice(None), (f"{title} numbers the rows and is left out: rows are in the set's order",)
 
 
 def counts_records(numbers: np.ndarray) -> bool:
@@ -408,12 +407,9 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
 
     from jaxaudit.data.formats.parquet_file import opened_parquet, read_parquet, unpacked_bytes
 
-    def is_number(kind: pa.DataType) -> bool:
-        return pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
-
-    rows, source = expected.rows, path.name
+    source, kinds = path.name, (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
     with opened_parquet(path) as (file, stream):
-        titles, types = file.schema_arrow.names, file.schema_arrow.types
+        titles = file.schema_arrow.names
         expected.check_rows(file.metadata.num_rows, source)
         if not 0 < len(titles) <= expected.classes + further:
             raise expected.unlike(
@@ -423,12 +419,13 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
         starts = sorted(f"{title}." for title in titles)
         if len(file.schema) != len(titles) or any(second.startswith(first) for first, second in pairwise(starts)):
             raise expected.unlike(source, "has nested columns, or several of one name, or of its beginning")
-        held = [place for place, kind in enumerate(types) if is_number(kind)]
-        refuse_larger(source, unpacked_bytes(stream), rows * len(titles) * WIDEST_CELL + SPARE, "save only the outputs")
-        columns = dict(zip(held, file.read([titles[place] for place in held]).columns, strict=True)) if held else {}
+        held = [title for title in titles if any(of(file.schema_arrow.field(title).type) for of in kinds)]
+        most = expected.rows * len(titles) * WIDEST_CELL + SPARE
+        refuse_larger(source, unpacked_bytes(stream), most, "save only the outputs")
+        columns = file.read(held)
 
     def numbers(place: int) -> np.ndarray:
-        column = columns.get(place)
+        column = columns.column(titles[place]) if titles[place] in held else None
         if column is None or column.null_count:
             trouble = "has no numbers" if column is None else "has empty cells"
             raise expected.unlike(source, f"column {place + 1} ({titles[place][:40]!r}) {trouble}")
@@ -436,11 +433,9 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
         return (column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column).to_numpy()
 
     def names(place: int) -> list[str]:
-        longest = max(map(len, [*(expected.records or ()), *Role]))
-        cells = read_parquet(path, lambda title: title == titles[place])
-        return [text if len(text) <= longest else "" for text in cells.columns[place].to_pylist()]
+        return read_parquet(path, lambda title: title == titles[place]).columns[place].to_pylist()
 
-    texts = [place for place in range(len(titles)) if place not in held]
+    texts = [place for place, title in enumerate(titles) if title not in held]
     return TableColumns(len(titles), titles, texts, numbers, names)
 
 

@@ -148,8 +148,7 @@ def load_outputs(
     source = place.name
     expected = Expected(rows, classes, of, records)
     read = read_outputs(place, expected)
-    is_text = place.path.suffix.lower() == ".csv"
-    return _as_outputs(read, expected, kind, source, "text" if is_text else read.values.dtype.name)
+    return _as_outputs(read, expected, kind, source, is_text=place.path.suffix.lower() == ".csv")
 
 
 def outputs_of(
@@ -187,10 +186,10 @@ def _by_class(frame: Any, expected: Expected, name: str) -> np.ndarray:
     )
 
 
-def _as_outputs(read: OutputColumns, expected: Expected, kind: Kind, source: str, dtype: str | None = None) -> Outputs:
+def _as_outputs(read: OutputColumns, expected: Expected, kind: Kind, source: str, is_text: bool = False) -> Outputs:
     """What these numbers are: probabilities or logits, how they were rounded, and what was guessed."""
     values, count = read.values, expected.classes
-    dtype = dtype or values.dtype.name
+    dtype = "text" if is_text else values.dtype.name
     _check_shape(values, expected, source)
     refuse_bits(values, source)
     exact = values.dtype.kind == "f" and values.dtype.itemsize <= 4
@@ -266,7 +265,6 @@ def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:
     classes = expected.classes
     if values.size == 0:
         raise InputError(f"{source}: is empty; did the model write its outputs?")
-    expected.check_rows(len(values), source)
     columns = values.shape[1]
     if columns != classes and not (columns == 1 and classes == 2):
         labels = columns == 1 and bool((values == np.rint(values)).all())

@@ -91,12 +91,13 @@ def load(
     source, split = tfds.name_and_split(name)
     if split:
         parse_split(split)  # a misprint is found before anything is read
-    path = None if source in _EMBEDDED else on_disk(source)
-    prepared = None if source in _EMBEDDED else _prepared(source, path)
+    embedded = _EMBEDDED.get(source)
+    path = None if embedded else on_disk(source)
+    prepared = None if embedded else _prepared(source, path)
     if path is None or prepared is not None:
         refuse_columns(source, label, drop)
-    if source in _EMBEDDED:
-        examples = joined(_pieces(lambda _: _EMBEDDED[source](), split, source, ("train",)), source)
+    if embedded:
+        examples = joined(_pieces(lambda _: embedded(), split, source, ("train",)), source)
     elif prepared is not None:
         examples = read_prepared(prepared, split, source, image_size, gray)
     elif path is None:

@@ -33,16 +33,17 @@ def table_of(folder: Path, logs: dict[Any, list[Log]], block: int | None = None)
 
 def test_what_is_taken(tmp_path: Path):
     log = tofu_log(1, attacks=ATTACKS)
-    scores = read_log(write_log(tmp_path, log)).scores
+    read = read_log(write_log(tmp_path, log))
+    scores = read.scores
     assert set(scores["holdout"]) == set(ATTACKS)
     assert set(scores["query"]) == {*ATTACKS, "truth_ratio", "extraction_strength"}
     for name in ATTACKS:
         parts: tuple[tuple[str, Any], ...] = (("forget", "query"), ("holdout", "holdout"))
         for part, ours in parts:
             wanted = [each["score"] for each in log[f"mia_{name}"][part]["value_by_index"].values()]
-            assert scores[ours][name].values.tolist() == wanted
-            assert scores[ours][name].index.tolist() == list(range(40))
-    assert scores["query"]["truth_ratio"].values.tolist() == [
+            assert scores[ours][name].tolist() == wanted
+            assert read.index[ours].tolist() == list(range(40))
+    assert scores["query"]["truth_ratio"].tolist() == [
         each["score"] for each in log["forget_truth_ratio"]["value_by_index"].values()
     ]
 
@@ -50,7 +51,7 @@ def test_what_is_taken(tmp_path: Path):
 def test_without_the_attack_the_loss_is_that_of_the_answers(tmp_path: Path):
     log = tofu_log(1)
     scores = read_log(write_log(tmp_path, log)).scores
-    assert scores["query"]["loss"].values.tolist() == [
+    assert scores["query"]["loss"].tolist() == [
         each["avg_loss"] for each in log["forget_Q_A_Prob"]["value_by_index"].values()
     ]
     assert "loss" not in scores["holdout"]
@@ -61,13 +62,13 @@ def test_either_spelling_of_the_truth_ratio(tmp_path: Path):
     wanted = read_log(write_log(tmp_path / "lower", log)).scores["query"]["truth_ratio"]
     log["forget_Truth_Ratio"] = log.pop("forget_truth_ratio")
     found = read_log(write_log(tmp_path / "upper", log)).scores["query"]["truth_ratio"]
-    np.testing.assert_array_equal(found.values, wanted.values)
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_the_other_truth_ratio_is_turned_into_tofus(tmp_path: Path):
     """correct / (correct + wrong) is higher for records that were used; the table's is lower for them."""
     of_tofu, other = (
-        read_log(write_log(tmp_path / form, tofu_log(1, form=form))).scores["query"]["truth_ratio"].values
+        read_log(write_log(tmp_path / form, tofu_log(1, form=form))).scores["query"]["truth_ratio"]
         for form in ("tofu", "prob_mean")
     )
     np.testing.assert_allclose(other, of_tofu, rtol=1e-12)
@@ -86,7 +87,7 @@ def test_the_other_records_of_muse(tmp_path: Path):
     assert {part: set(each) for part, each in questions.items()} == {"query": {"rouge"}}
     for scores, name in ((passages, "forget_verbmem_ROUGE"), (questions, "forget_knowmem_ROUGE")):
         wanted = [each["rougeL_f1"] for each in log[name]["value_by_index"].values()]
-        assert scores["query"]["rouge"].values.tolist() == wanted
+        assert scores["query"]["rouge"].tolist() == wanted
     log["exact_memorization"] = log["forget_knowmem_ROUGE"]
     with pytest.raises(InputError, match="exact_memorization has not a `score`"):
         read_log(write_log(tmp_path, log), "verbmem")
@@ -101,7 +102,7 @@ def test_several_answers_are_a_mean(tmp_path: Path):
     log = tofu_log(1)
     log["forget_Q_A_Prob"]["value_by_index"]["0"]["avg_loss"] = [1.0, 2.0, 4.5]
     log["forget_Q_A_Prob"]["value_by_index"]["1"]["avg_loss"] = [1.0, None]
-    found = read_log(write_log(tmp_path, log)).scores["query"]["loss"].values
+    found = read_log(write_log(tmp_path, log)).scores["query"]["loss"]
     assert found[0] == 2.5
     assert math.isnan(found[1])
 
@@ -340,11 +341,11 @@ def test_the_right_answer_s_log_likelihood_is_the_score(tmp_path: Path):
     write(tmp_path, "my_task", lines)
     write(tmp_path, "my_task_2", [sample(0, [-1.0])])
     log = read_samples(tmp_path, {"query": "my_task", "holdout": "my_task_2"})
-    assert log.scores["query"]["log_likelihood"].index.tolist() == [0, 3, 4, 5, 9]
-    *numbers, none = log.scores["query"]["log_likelihood"].values.tolist()
+    assert log.index["query"].tolist() == [0, 3, 4, 5, 9]
+    *numbers, none = log.scores["query"]["log_likelihood"].tolist()
     assert numbers == [-0.5, -2.5, -12.5, -7.25]
     assert math.isnan(none)
-    assert log.scores["holdout"]["log_likelihood"].values.tolist() == [-1.0]
+    assert log.scores["holdout"]["log_likelihood"].tolist() == [-1.0]
     # Of the rolling record, all of the text is scored.
     size, covariates = len(SECRET), log.covariates["query"]
     assert covariates["choices"].tolist() == [3, 2, 1, 1, 1]
@@ -361,7 +362,7 @@ def test_a_target_may_be_the_text_of_the_right_choice(tmp_path: Path):
     # The index of a choice, and its text.
     both = sample(2, [-5.5, -6.5], "1", arguments=requests("0", "1"))
     log = read_samples(write(tmp_path, "t", [text, again, both]), {"query": "t"})
-    assert log.scores["query"]["log_likelihood"].values.tolist() == [-2.5, -4.5, -6.5]
+    assert log.scores["query"]["log_likelihood"].tolist() == [-2.5, -4.5, -6.5]
 
 
 REFUSED: dict[str, tuple[list[Line], str]] = {

@@ -146,12 +146,11 @@ def load_bank(path: str | Path) -> Bank:
         groups = np.concatenate([*of_sets.values()])
     correct = read(CORRECT, (models, n)) if CORRECT in present else None
     ids = read(IDS, (n,)) if IDS in present else None
-    arrays = (labels.astype(int), membership, seeds, dropped, correct, ids)
-    for array in arrays:
-        if array is not None:
-            array.flags.writeable = False
-    labels, membership, seeds, dropped, correct, ids = arrays
-    return Bank(directory, description, labels, membership, seeds, groups, dropped, correct, ids)
+    bank = Bank(directory, description, labels.astype(int), membership, seeds, groups, dropped, correct, ids)
+    for value in vars(bank).values():
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return bank
 
 
 SMALL, SHRUNK = 1 << 28, 100

@@ -52,24 +52,24 @@ _NO_NUMBER = re.compile(rb"(?<=[\s:,\[])-?(?:NaN|Infinity)(?=[\s,\]}])")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
 
 
-class LoggedScores(NamedTuple):
-    """A number of each record of a set, NaN where the log has none; `index` numbers the records, ascending."""
-
-    index: Int[np.ndarray, " n"]
-    values: Float[np.ndarray, " n"]
+Numbers = Float[np.ndarray, " n"]
+"""A number a record, NaN where the log has none."""
+Indices = Int[np.ndarray, " n"]
+"""The numbers of the records, ascending."""
 
 
 class EvaluationLog(NamedTuple):
-    """The numbers a record of one model, by set and by name; those of a set are of the same records, in one order.
-    `records` and `prompts` are equal for logs of the same records, and of the same texts before answers, where logs
-    tell; `covariates` are numbers that no model made.
+    """The numbers a record of one model, by set and by name, and the index of each record, by set. `records` and
+    `prompts` are equal for logs of the same records, and of the same texts before answers, where logs tell;
+    `covariates` are numbers that no model made.
     """
 
     path: Path
-    scores: Mapping[Set, Mapping[str, LoggedScores]]
+    index: Mapping[Set, Indices]
+    scores: Mapping[Set, Mapping[str, Numbers]]
     records: Mapping[Set, str] = MappingProxyType({})
     prompts: Mapping[Set, str] = MappingProxyType({})
-    covariates: Mapping[Set, Mapping[str, Float[np.ndarray, " n"]]] = MappingProxyType({})
+    covariates: Mapping[Set, Mapping[str, Numbers]] = MappingProxyType({})
 
 
 class _Value(msgspec.Struct):
@@ -87,31 +87,34 @@ class _Attack(msgspec.Struct):
     holdout: _Metric
 
 
+_Logged = tuple[Indices, Numbers]
+"""The records of a metric and their numbers."""
+
+
 def read_log(path: Path, muse: str = PRIVLEAK) -> EvaluationLog:
     """The numbers a record in an evaluation log; of MUSE's, those of the set that `muse` names. `loss` is that of
     `mia_loss`, or else of the answers to the forget set's questions. `truth_ratio` is TOFU's, wrong / (correct +
     1e-10); where the log has correct / (correct + wrong), under the same name, it is computed from the losses.
     """
     metrics = _metrics(path)
-    query: dict[str, LoggedScores] = {}
-    holdout: dict[str, LoggedScores] = {}
+    query: dict[str, _Logged] = {}
+    holdout: dict[str, _Logged] = {}
 
-    def numbers(name: str, field: str = "score") -> LoggedScores:
+    def numbers(name: str, field: str = "score") -> _Logged:
         return _scores(path, name, _decoded(path, f"metric {name} ", metrics[name], _Metric), field)
 
     if muse == PRIVLEAK:
-        for name in [attack_name for attack_name in ATTACKS if f"mia_{attack_name}" in metrics]:
-            attack_scores: _Attack = _decoded(path, f"metric mia_{name} ", metrics[f"mia_{name}"], _Attack)
-            query[name] = _scores(path, f"mia_{name}", attack_scores.forget, "score")
-            holdout[name] = _scores(path, f"mia_{name}", attack_scores.holdout, "score")
+        for title in (f"mia_{name}" for name in ATTACKS):
+            if title in metrics:
+                both: _Attack = _decoded(path, f"metric {title} ", metrics[title], _Attack)
+                name = title.removeprefix("mia_")
+                query[name], holdout[name] = (_scores(path, title, part) for part in (both.forget, both.holdout))
         if LOSS in metrics and "loss" not in query:
             query["loss"] = numbers(LOSS, "avg_loss")
-        of_tofu = [name for name in TRUTH_RATIO if name in metrics][:1]
-        for name in of_tofu:
-            losses = {
-                statistic: numbers(statistic, "avg_loss") for statistic in (CORRECT, WRONG) if statistic in metrics
-            }
-            query["truth_ratio"] = _truth_ratio(path, name, numbers(name), losses)
+        of_tofu = next((name for name in TRUTH_RATIO if name in metrics), None)
+        if of_tofu:
+            losses = {name: numbers(name, "avg_loss") for name in (CORRECT, WRONG) if name in metrics}
+            query["truth_ratio"] = _truth_ratio(path, of_tofu, numbers(of_tofu), losses)
         query |= {name: numbers(name) for name in OF_FORGET if name in metrics and (of_tofu or LOSS in metrics)}
     elif OF_MUSE[muse]["rouge"] in metrics:
         of_muse = {score: name for score, name in OF_MUSE[muse].items() if name in metrics}
@@ -122,13 +125,17 @@ def read_log(path: Path, muse: str = PRIVLEAK) -> EvaluationLog:
             "the log of an evaluation (TOFU_EVAL.json, MUSE_EVAL.json)? MUSE's passages and questions are read where "
             "`muse` names them, and nothing else there."
         )
-    _refuse_mixed(path, query)
-    _refuse_mixed(path, holdout)
-    scores: dict[Set, dict[str, LoggedScores]] = {"query": query, "holdout": holdout}
-    return EvaluationLog(path, {name: of_set for name, of_set in scores.items() if of_set})
+    index: dict[Set, Indices] = {}
+    scores: dict[Set, dict[str, Numbers]] = {}
+    sets: tuple[tuple[Set, dict[str, _Logged]], ...] = ("query", query), ("holdout", holdout)
+    for of, logged in sets:
+        if logged:
+            index[of] = _common_index(path, logged)
+            scores[of] = {name: values for name, (_, values) in logged.items()}
+    return EvaluationLog(path, index, scores)
 
 
-def meeting(ours: Int[np.ndarray, " n"], other_index: Int[np.ndarray, " m"]) -> str:
+def meeting(ours: Indices, other_index: Int[np.ndarray, " m"]) -> str:
     """How many indices of two lists meet, in words."""
     return (
         f"{len(ours):,} and {len(other_index):,} records, of which {len(np.intersect1d(ours, other_index)):,} meet "
@@ -156,7 +163,7 @@ def _decoded(path: Path, part_name: str, text: Any, kind: Any) -> Any:
         return msgspec.json.decode(text, type=kind)
 
 
-def _scores(path: Path, name: str, metric: _Metric, field: str) -> LoggedScores:
+def _scores(path: Path, name: str, metric: _Metric, field: str = "score") -> _Logged:
     """The numbers of a metric, in order of their indices; of several answers to a question, the mean."""
     keys = list(metric.value_by_index)
     values = [None if value is None else getattr(value, field) for value in metric.value_by_index.values()]
@@ -164,7 +171,7 @@ def _scores(path: Path, name: str, metric: _Metric, field: str) -> LoggedScores:
         raise InputError(f"{path}: metric {name} has not a `{field}` by index (0, 1, 2); is it open-unlearning's?")
     index = np.array(keys, np.int64)
     order = np.argsort(index)
-    return LoggedScores(index[order], np.array([_number(value) for value in values])[order])
+    return index[order], np.array([_number(value) for value in values])[order]
 
 
 def _number(value: Any) -> float:
@@ -173,31 +180,34 @@ def _number(value: Any) -> float:
     return float(np.mean(numbers)) if numbers and len(numbers) == len(answers) else float("nan")
 
 
-def _truth_ratio(path: Path, name: str, logged_ratio: LoggedScores, losses: Mapping[str, LoggedScores]) -> LoggedScores:
+def _truth_ratio(path: Path, name: str, logged_ratio: _Logged, losses: Mapping[str, _Logged]) -> _Logged:
     """The truth ratio as TOFU defines it, whichever of the two the log has."""
-    _refuse_mixed(path, {name: logged_ratio, **losses})
+    index, logged = _common_index(path, {name: logged_ratio, **losses}), logged_ratio[1]
     if len(losses) == 2:
         with np.errstate(all="ignore"):
-            correct, wrong = (np.exp(-losses[loss_name].values) for loss_name in (CORRECT, WRONG))
+            correct, wrong = (np.exp(-losses[loss_name][1]) for loss_name in (CORRECT, WRONG))
             ratio, share = wrong / (correct + TINY), correct / (correct + wrong + TINY)
-            for form, values in ((ratio, logged_ratio.values), (share, ratio)):
-                if np.allclose(logged_ratio.values, form, ALIKE, 0, equal_nan=True):
-                    return LoggedScores(logged_ratio.index, values)
+            for form, values in ((ratio, logged), (share, ratio)):
+                if np.allclose(logged, form, ALIKE, 0, equal_nan=True):
+                    return index, values
     raise InputError(
         f"{path}: {name} may be wrong / correct or correct / (correct + wrong), and does not follow from {CORRECT} and "
         f"{WRONG} of the same log, which tell: evaluate again with them (overwrite=true)."
     )
 
 
-def _refuse_mixed(path: Path, scores: Mapping[str, LoggedScores]) -> None:
-    """Refuses metrics of one set that are of different records: a log keeps what an earlier evaluation left there."""
-    first = next(iter(scores), "")
-    for name, logged in scores.items():
-        if not np.array_equal(logged.index, scores[first].index):
+def _common_index(path: Path, scores: Mapping[str, _Logged]) -> Indices:
+    """The index of metrics of one set, refused if they are of different records, as where a log keeps what an earlier
+    evaluation left there.
+    """
+    first, (index, _) = next(iter(scores.items()))
+    for name, (other_index, _) in scores.items():
+        if not np.array_equal(other_index, index):
             raise InputError(
-                f"{path}: {first} and {name} have {meeting(scores[first].index, logged.index)}; were they evaluated on "
-                "different forget sets? Evaluate again with overwrite=true."
+                f"{path}: {first} and {name} have {meeting(index, other_index)}; were they evaluated on different "
+                "forget sets? Evaluate again with overwrite=true."
             )
+    return index
 
 
 _NO_NAME = re.compile(r"[^\w.\-]+")
@@ -250,32 +260,30 @@ def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: 
     numbers: dict[str, dict[Set, np.ndarray]] = {}
     for role in ROLES:
         for name, log in logs.get(role, {}).items():
-            for part, scores in log.scores.items():
-                ours = next(iter(scores.values())).index
+            for part, ours in log.index.items():
                 if role == "target":
                     index.setdefault(part, ours)
                 if part not in index:
                     continue
                 # A baseline only says how difficult a record is; it may lack the chat template of the others.
                 prompt = "" if role == "baseline" else log.prompts.get(part, "")
-                same = {
-                    "indices": np.array_equal(index[part], ours),
-                    "records": records.setdefault(part, log.records.get(part)) == log.records.get(part),
-                    "prompts": not prompt or prompts.setdefault(part, prompt) == prompt,
-                }
-                if not all(same.values()):
-                    differing = next(kind for kind, is_same in same.items() if not is_same)
-                    raise InputError(
-                        f"{log.path}: has other {differing} of {part} than the target ({meeting(index[part], ours)}). "
-                        "A table has every record of every model: evaluate all with the same forget_split and "
-                        "holdout_split, examples before a question (num_fewshot) and chat template."
-                    )
+                for kind, is_same in (
+                    ("indices", np.array_equal(index[part], ours)),
+                    ("records", records.setdefault(part, log.records.get(part)) == log.records.get(part)),
+                    ("prompts", not prompt or prompts.setdefault(part, prompt) == prompt),
+                ):
+                    if not is_same:
+                        raise InputError(
+                            f"{log.path}: has other {kind} of {part} than the target ({meeting(index[part], ours)}). A "
+                            "table has every record of every model: evaluate all with the same forget_split and "
+                            "holdout_split, examples before a question (num_fewshot) and chat template."
+                        )
                 if role == "target":
                     for covariate, values in log.covariates.get(part, {}).items():
                         numbers.setdefault(f"{COVARIATE}.{covariate}", {}).setdefault(part, values)
-                for score, logged in scores.items():
-                    numbers.setdefault(f"{role}.{name}.{score}", {})[part] = logged.values
-    parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, index[part], numbers) for part in index}
+                for score, values in log.scores[part].items():
+                    numbers.setdefault(f"{role}.{name}.{score}", {})[part] = values
+    parts = {part: _whole(part, len(ours), numbers) for part, ours in index.items()}
     columns: dict[str, list[Any]] = {
         "set": [part for part, (kept, _) in parts.items() for _ in kept],
         "index": [int(one) for part, (kept, _) in parts.items() for one in index[part][kept]],
@@ -314,13 +322,13 @@ def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: 
 
 
 def _whole(
-    part: Set, index: Int[np.ndarray, " n"], numbers: Mapping[str, Mapping[Set, Float[np.ndarray, " n"]]]
+    part: Set, records: int, numbers: Mapping[str, Mapping[Set, Numbers]]
 ) -> tuple[Int[np.ndarray, " kept"], list[str]]:
     """The rows of a set that have a finite number of every score that has any there, and the columns that have none."""
     finite = {column: np.isfinite(values[part]) for column, values in numbers.items() if part in values}
     empty = [column for column, is_finite in finite.items() if not is_finite.any()]
-    rest = [is_finite for column, is_finite in finite.items() if column not in empty]
-    return np.flatnonzero(np.all([np.full(len(index), bool(rest)), *rest], axis=0)), empty
+    rest = [is_finite for is_finite in finite.values() if is_finite.any()]
+    return np.flatnonzero(np.all([np.full(records, bool(rest)), *rest], axis=0)), empty
 
 
 def _name(parts: Sequence[str]) -> str:
@@ -352,7 +360,8 @@ def read_samples(folder: Path, tasks: Mapping[Set, str]) -> EvaluationLog:
     """
     covariates: dict[Set, Mapping[str, np.ndarray]] = {}
     dates: dict[str, str] = {}
-    scores: dict[Set, Mapping[str, LoggedScores]] = {}
+    index: dict[Set, Indices] = {}
+    scores: dict[Set, Mapping[str, Numbers]] = {}
     records: dict[Set, str] = {}
     prompts: dict[Set, str] = {}
     for of, task in tasks.items():
@@ -365,38 +374,39 @@ def read_samples(folder: Path, tasks: Mapping[Set, str]) -> EvaluationLog:
                 "each task, as lm_eval writes it with its option log_samples."
             )
         dates |= dict.fromkeys(paths, task)
-        logged, covariates[of], records[of], prompts[of] = _read(*paths.values())
-        scores[of] = {SCORE: logged}
+        index[of], numbers, records[of], prompts[of] = _read(*paths.values())
+        scores[of] = {SCORE: numbers.pop(SCORE)}
+        covariates[of] = numbers
     if len(dates) > 1:
         raise InputError(
             f"{folder}: the samples of {' and '.join(task[:80] for task in dates.values())} are of several runs "
             f"({', '.join(dates)}), between which the model may have changed. Evaluate all tasks of a model in one run."
         )
-    return EvaluationLog(folder, scores, records=records, prompts=prompts, covariates=covariates)
+    return EvaluationLog(folder, index, scores, records, prompts, covariates)
 
 
-def _read(path: Path) -> tuple[LoggedScores, dict[str, np.ndarray], str, str]:
-    """Scores, covariates, and digests of records and of their prompts; an empty one if the file has no such hashes."""
-    values: dict[int, list[float]] = {}
-    hashes: dict[int, tuple[str, str]] = {}
+def _read(path: Path) -> tuple[Indices, dict[str, np.ndarray], str, str]:
+    """The index of records, scores and covariates by name, and digests of records and of their prompts; an empty one
+    if the file has no such hashes.
+    """
+    rows: dict[int, tuple[list[float], str, str]] = {}
     decoder = msgspec.json.Decoder(_Sample)
     samples = 0
     for number, line in json_lines(path, LONGEST_LINE, MAX_BYTES // SHARE):
         where = f"{path}: line {number}"
         with parsing(f"{where} is no sample of lm-evaluation-harness", "was it written with the option log_samples?"):
             sample = decoder.decode(line)
-        values[sample.doc_id] = _of_right_answer(sample, where)
-        hashes[sample.doc_id] = sample.doc_hash, sample.prompt_hash
+        rows[sample.doc_id] = _of_right_answer(sample, where), sample.doc_hash, sample.prompt_hash
         samples += 1
-    if not 0 < samples == len(values):
+    if not 0 < samples == len(rows):
         raise InputError(
-            f"{path}: has {samples:,} samples of {len(values):,} doc_id; is it of one task and one filter, and was the "
+            f"{path}: has {samples:,} samples of {len(rows):,} doc_id; is it of one task and one filter, and was the "
             "evaluation stopped?"
         )
-    index = np.array(sorted(values), np.int64)
-    of_records, of_prompts = (_digest(column) for column in zip(*(hashes[row] for row in index.tolist()), strict=True))
-    numbers, *columns = np.array([values[row] for row in index.tolist()]).T
-    return LoggedScores(index, numbers), dict(zip(COVARIATES, columns, strict=True)), of_records, of_prompts
+    index = sorted(rows)
+    numbers, of_records, of_prompts = zip(*(rows[row] for row in index), strict=True)
+    columns = dict(zip((SCORE, *COVARIATES), np.array(numbers).T, strict=True))
+    return np.array(index, np.int64), columns, _digest(of_records), _digest(of_prompts)
 
 
 def _digest(hashes: Sequence[str]) -> str:

@@ -142,7 +142,7 @@ def score_table(
     (array([0.1, 2. , 0.3, 1. ]), {'loss': -1})
     """
     columns = dict(columns)
-    shapes = {column: shape_of(columns[column]) for column in columns if column in OWN or is_number(column)}
+    shapes = {column: shape_of(columns[column]) for column in columns if _is_used(column)}
     wrong = {column: shape for column, shape in shapes.items() if shape != shapes.get("set", shape) or len(shape) != 1}
     if wrong:
         listed = "; ".join(f"{column[:100]} has shape {shape}" for column, shape in list(wrong.items())[:5])
@@ -155,7 +155,7 @@ def score_table(
         if column.role != COVARIATE:
             models.setdefault((column.role, column.model), {})[column.score] = column.values  # pyright: ignore[reportArgumentType]
     scored_models = [ScoredModel(*model_key, scores) for model_key, scores in models.items()]
-    further = tuple(column for column in columns if column not in OWN and not is_number(column))
+    further = tuple(column for column in columns if not _is_used(column))
     if not models:
         raise InputError(
             f"{name}: has no score; call the column of a target's scores target.SCORE, such as target.loss"
@@ -261,7 +261,7 @@ def target_on(path: Path, of: str, log_likelihood: bool, direction: int) -> np.n
 
 
 def _is_used(column: str) -> bool:
-    """Whether a column of a file is read; of others only the names are."""
+    """Whether a column is read; of others only the names are."""
     return column in OWN or is_number(column)
 
 

@@ -161,9 +161,8 @@ def _of_table(path: Path, key: str, split: str) -> np.ndarray:
     from jaxaudit.data.formats.text_table import trimmed
 
     table = read_text_table(path, lambda name: name == key)
-    names = table.header
-    if names.count(key) != 1:
+    if table.header.count(key) != 1:
         raise InputError(f"{key!r}: {path.name} has not one column of that name; is the name right?")
     choose_splits([""], split, path.name)
     # No longer than may be refused: the cells of an array are all as wide as the longest.
-    return np.array([text[: LONGEST + 1] for text in trimmed(table.columns[names.index(key)]).to_pylist()], str)
+    return np.array([text[: LONGEST + 1] for text in trimmed(table.column(key)).to_pylist()], str)

@@ -83,22 +83,17 @@ class OwnTable:
         empty = f", or, with pandas, empty cells: frame.replace('?', float('nan')).{_writing(text.source)}, of a sign ?"
         advice += empty if gaps else ""
         for name in self.inputs:
-            cells = self._cells(name)
-            numbers = float_cells(cells, text.decimal)
-            truths = truth_cells(cells, gaps) if numbers is None else None
-            numbers = truths if numbers is None else numbers
-            is_whole = numbers is not None and np.isfinite(numbers).all()
-            is_truth = gaps and truths is not None and bool(np.isfinite(truths).any())
-            words = None if is_whole or is_truth else read_cells(cells, text.decimal)
-            if words is not None and not words.is_number.any() and not words.missing.all():
-                distinct = zip(words.texts.to_pylist(), words.missing, strict=True)
-                words_of[name] = tuple("" if gone else word for word, gone in distinct)
-                columns += [*codes_of_words(words_of[name])[words.codes].T.astype(kind)]
-                titles += [f"{name} ({place})" for place in range(WIDTH)]
-                continue
-            words_of[name] = ()
-            numbers = numbers if words is None else self._numbers(words, name, advice, gaps)
-            assert numbers is not None
+            cells = text.column(name)
+            words_of[name], numbers = (), _plain_numbers(cells, text.decimal, gaps)
+            if numbers is None:
+                words = read_cells(cells, text.decimal)
+                if not words.is_number.any() and not words.missing.all():
+                    distinct = zip(words.texts.to_pylist(), words.missing, strict=True)
+                    words_of[name] = tuple("" if gone else word for word, gone in distinct)
+                    columns += [*codes_of_words(words_of[name])[words.codes].T.astype(kind)]
+                    titles += [f"{name} ({place})" for place in range(WIDTH)]
+                    continue
+                numbers = self._numbers(words, name, advice, gaps)
             with_gaps += [name] if np.isnan(numbers).any() else []
             self._refuse_row_numbers(numbers, name)
             if exact and (np.abs(numbers) >= LARGEST_WHOLE).any() and whole(cells):
@@ -137,7 +132,7 @@ class OwnTable:
         for name in self.inputs:
             numbers = None if name in categorical else self._many_numbers(name)
             if numbers is None:
-                categories, values = as_categories(read_cells(self._cells(name), text.decimal))
+                categories, values = as_categories(read_cells(text.column(name), text.decimal))
             else:
                 self._refuse_row_numbers(numbers, name)
                 categories, values = (), numbers
@@ -148,17 +143,15 @@ class OwnTable:
         names = tuple(self.class_names[index] for index in present)
         return Table(values, tuple(columns), labels, names, text.source, self.notes)
 
-    def _cells(self, name: str) -> pa.ChunkedArray:
-        return self.text.columns[self.text.header.index(name)]
-
     def _many_numbers(self, name: str) -> np.ndarray | None:
         """The cells of a column of more than `FEW` different numbers; None of others. Words among them are refused."""
-        numbers = float_cells(self._cells(name), self.text.decimal)
+        column, decimal = self.text.column(name), self.text.decimal
+        numbers = float_cells(column, decimal)
         if numbers is not None and np.isfinite(numbers).all():
             # The first rows usually decide, and checking all takes longer than reading them.
             few = all(len(np.unique(part)) <= FEW for part in (numbers[:1000], numbers))
             return None if few else numbers
-        cells = read_cells(self._cells(name), self.text.decimal)
+        cells = read_cells(column, decimal)
         if len(np.unique(cells.numbers[cells.is_number])) <= FEW:
             return None
         return self._numbers(cells, name, "or make categories of the column (`categorical`)")
@@ -213,7 +206,6 @@ def read_own_table(
             f"frame.rename(columns={{'COLUMN': {label!r}}}).{_writing(source)}.",
             label not in names,
         ),
-        ("there is no column other than the label and those left out; add inputs.", not {*names} - {label, *left_out}),
     )
     not_inputs = [*drop, *(name for name in groups if name in names)]
     check_choice(names, source, label=[label], categorical=categorical, drop=not_inputs)
@@ -222,6 +214,8 @@ def read_own_table(
     if COLUMN not in needed and has_dealt_groups(text):
         text = text.without([COLUMN])
         notes.append(f"column {COLUMN!r} has the groups that `jaxaudit deal` wrote and is left out")
+    if {*text.header} == {label}:
+        raise InputError(f"{path}: there is no column other than the label and those left out; add inputs.")
     notes += _identifiers(text, needed)
     index = index_names(path) if is_parquet(path) else []
     for place, name in enumerate(text.header):
@@ -235,7 +229,7 @@ def read_own_table(
                     f"{source}: {trouble} (column {place + 1} of inputs and label); name each column once, and write "
                     f"no index: frame.{_writing(source)} in pandas; or leave it out (`drop`)."
                 )
-    labels = read_cells(text.columns[text.header.index(label)], text.decimal)
+    labels = read_cells(text.column(label), text.decimal)
     if labels.missing.any():
         raise InputError(
             f"{source}: row {labels.row(labels.missing)} has no label (column {label!r} is empty); with pandas, "
@@ -244,6 +238,16 @@ def read_own_table(
     texts = labels.texts.to_numpy(zero_copy_only=False).astype(str)[labels.codes]
     codes, class_names = encode_labels(texts, None, f"{source}, column {label!r}")
     return OwnTable(text, label, codes, class_names, tuple(notes), frozenset({*names} - {*left_out}))
+
+
+def _plain_numbers(cells: pa.ChunkedArray, decimal: str, gaps: bool) -> np.ndarray | None:
+    """A column of nothing but finite numbers, or of true and false, with `gaps` as NaN; None of another."""
+    numbers = float_cells(cells, decimal)
+    if numbers is None:
+        numbers = truth_cells(cells, gaps)
+        if gaps and numbers is not None and np.isfinite(numbers).any():
+            return numbers
+    return None if numbers is None or not np.isfinite(numbers).all() else numbers
 
 
 def read_labelled(path: Path, how: Reading) -> Examples:

@@ -172,8 +172,7 @@ def _open(folder: Path) -> Any:
 
 def _read_features(folder: Path, supervised_keys: Any, name: str) -> StoredImages:
     """The entries of `features.json` for the image and the class; a damaged file raises any exception."""
-    content = _content(json.loads(read_small(folder / "features.json", _LARGEST_METADATA)))
-    nodes = {str(key): node for key, node in content["features"].items()}
+    nodes = _content(json.loads(read_small(folder / "features.json", _LARGEST_METADATA)))["features"]
     kinds = {key: _kind(node) for key, node in nodes.items()}
     images, labels = ([key for key, kind in kinds.items() if kind == of] for of in ("Image", "ClassLabel"))
     # The supervised keys, else the only image and class.

@@ -47,19 +47,16 @@ def moved_columns(
         shares = table[np.ix_(classes_there, classes_there)] / sizes[classes_there, None]
         # Where two orders are as good, the given one stands.
         columns = linear_sum_assignment(shares + 1e-9 * np.eye(len(classes_there)), maximize=True)[1]
-        if (
-            max(_reach(np.diag(shares)) - HALF_KNOWN, _reach(shares[np.arange(len(classes_there)), columns]) - KNOWN)
-            < 0
-        ):
+        in_order = shares[np.arange(len(columns)), columns]
+        if _reach(np.diag(shares)) < HALF_KNOWN and _reach(in_order) < KNOWN:
             continue
         moved: dict[int, int] = {}
         for cycle in _cycles(columns):
-            gain = float((shares[cycle, columns[cycle]] - shares[cycle, cycle]).sum()) - MARGIN * len(cycle)
+            gain = float((in_order[cycle] - shares[cycle, cycle]).sum()) - MARGIN * len(cycle)
             bound = -(gain**2) / (2 * float((1 / sizes[classes_there[cycle]]).sum())) if gain > 0 else 0.0
             if bound + _log_cycles(len(classes_there), len(cycle)) <= np.log(ORDER_LEVEL / len(counts)):
-                moved |= {
-                    int(classes_there[class_place]): int(classes_there[columns[class_place]]) for class_place in cycle
-                }
+                there = classes_there[[cycle, columns[cycle]]].tolist()
+                moved |= dict(zip(*there, strict=True))
         if moved:
             return index, moved
     return None

@@ -102,10 +102,8 @@ def alike(
     # A random stream of its own, so that the p-value is the same without inputs.
     of_models = generator_of(stream(key, "difficulty"))
     p_values = [
-        NOT_MEASURED
-        if features is None
-        else _p_value(generator_of_test, standardised(features), count, permutations, whole)
-        for generator_of_test, features in ((generator, classes), (generator, moments), (of_models, unlike))
+        NOT_MEASURED if columns is None else _p_value(random, standardised(columns), count, permutations, whole)
+        for random, columns in ((generator, classes), (generator, moments), (of_models, unlike))
     ]
     more = fewer = duplicates = NOT_MEASURED
     if flat is not None:
@@ -117,9 +115,7 @@ def alike(
             first = np.sort(np.unique(groups, return_index=True)[1])
             units, inside = merge_groups(groups, copies)[first], int((first < size).sum())
         duplicates = _copies(units, inside)
-    return Alike(
-        labels=p_values[0], inputs=p_values[1], difficulty=p_values[2], copies=duplicates, clustered=more, mixed=fewer
-    )
+    return Alike(*p_values, copies=duplicates, clustered=more, mixed=fewer)
 
 
 def sampled(generator: np.random.Generator, records: Integers, groups: np.ndarray | None, most: int) -> Indices:
@@ -198,10 +194,8 @@ def _neighbours(
     observed = int((row == row[nearest]).sum())
     drawn_rows = dealt_rows(generator, row, groups, permutations)
     counts = np.concatenate([(rows == rows[:, nearest]).sum(axis=1) for rows in drawn_rows])
-    more, fewer = (
-        (1 + int(reached.sum())) / (1 + permutations) for reached in (counts >= observed, counts <= observed)
-    )
-    return more, fewer
+    as_many, as_few = int((counts >= observed).sum()), int((counts <= observed).sum())
+    return (1 + as_many) / (1 + permutations), (1 + as_few) / (1 + permutations)
 
 
 def _nearest(features: Float[np.ndarray, "n features"], groups: Integers) -> Integers:

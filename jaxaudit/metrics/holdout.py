@@ -6,6 +6,7 @@ in finite samples, for any target and any other training data. If whole groups w
 exchangeable and records are not: with `groups`, whole groups are permuted, and variances are taken over groups.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,7 +14,18 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy import special
 
 from jaxaudit.errors import InputError
-from jaxaudit.metrics.arrays import AnyNumbers, Integers, Mask, Members, Numbers, OneKey, PerModel, Scores
+from jaxaudit.metrics.arrays import (
+    AnyIntegers,
+    AnyNumbers,
+    Integers,
+    Mask,
+    Members,
+    Numbers,
+    OneKey,
+    PerModel,
+    Scores,
+    units_of_records,
+)
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.difficulty import residual_scores_among, residual_scores_of_models
 from jaxaudit.metrics.permutation import PERMUTATIONS, check_groups, permutation_test
@@ -82,6 +94,7 @@ def holdout_test(
     query, holdout, membership = np.asarray(query), np.asarray(holdout), np.asarray(membership)
     size, target = len(query), np.concatenate([query, holdout])
     group_numbers = None if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    is_query = np.arange(len(target)) < size
     _check_rows(membership, size, len(target), group_numbers)
     models = np.asarray(shadows, np.float64)
     check_models(target, models, membership)
@@ -100,14 +113,12 @@ def holdout_test(
         learned_scores = without_difficulty(every, fitted.shadows, membership)
         learned = learned_is_better(scores[1:], learned_scores[1:], membership, group_numbers)
         scores = learned_scores if learned else scores
-    query_scores, holdout_scores = scores[0, :size], scores[0, size:]
-    supposed = np.concatenate([membership, (np.arange(len(target)) < size)[None]])
+    supposed = np.concatenate([membership, is_query[None]])
     with ThreadPoolExecutor(1) as beside:
         testing = beside.submit(
             permutation_test,
             key,
-            query_scores,
-            holdout_scores,
+            *np.split(scores[0], [size]),
             groups=group_numbers,
             permutations=permutations,
         )
@@ -118,13 +129,12 @@ def holdout_test(
     full = mean_differences(among, supposed)
     p_fully = float((1 + (full[:-1] <= full[-1]).sum()) / len(full))
     unseen = np.mean([mean_variance(s, group_numbers, ~m) for s, m in zip(scores[1:], membership, strict=True)])
-    least = float(unseen * (1 / size + 1 / len(holdout_scores)))
-    of_models = zip(scores[1:], membership, strict=True)
+    least = float(unseen * (1 / size + 1 / len(holdout)))
     effect = Effect(
         difference=test.difference,
-        variance=max(sampling_variance(scores[0], np.arange(len(target)) < size, group_numbers), least),
+        variance=max(sampling_variance(scores[0], is_query, group_numbers), least),
         full=mean_differences(scores[1:], membership),
-        noise=float(np.mean([sampling_variance(*pair, group_numbers) for pair in of_models])),
+        noise=_mean_variance_of_models(scores[1:], membership, group_numbers),
         critical=max(test.critical, float(-special.ndtri(ALPHA)) * np.sqrt(least)),
     )
     limits = limits_of(effect)
@@ -151,8 +161,8 @@ def learned_is_better(
     """
 
     def apart(scores: Scores) -> float:
-        variances = [sampling_variance(*pair, groups) for pair in zip(scores, membership, strict=True)]
-        return float(mean_differences(scores, membership).mean() / np.sqrt(max(np.mean(variances), 1e-300)))
+        variance = _mean_variance_of_models(scores, membership, groups)
+        return float(mean_differences(scores, membership).mean() / np.sqrt(max(variance, 1e-300)))
 
     return apart(learned) > BETTER * max(apart(residuals), 0.0)
 
@@ -211,6 +221,17 @@ def mean_differences(scores: np.ndarray, membership: np.ndarray) -> PerModel:
 def sampling_variance(scores: Numbers, side: Mask, groups: Integers | None) -> float:
     """The variance of a difference of mean scores that is due to the choice of records or groups."""
     return sum(mean_variance(scores, groups, half) / int(half.sum()) for half in (side, ~side))
+
+
+def _mean_variance_of_models(scores: Scores, membership: Members, groups: Integers | None) -> float:
+    """The mean over models of `sampling_variance`."""
+    return float(np.mean([sampling_variance(*pair, groups) for pair in zip(scores, membership, strict=True)]))
+
+
+def freedom_of_means(sides: Sequence[Mask], groups: AnyIntegers | None) -> int:
+    """The degrees of freedom of a t-test of means: the records, or groups, of the smallest side but one; at least 1."""
+    units = units_of_records(groups, len(sides[0]))
+    return max(1, min(len(np.unique(units[side])) for side in sides) - 1)
 
 
 def swapped(p_smaller: float, question: Question = "used") -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from jaxaudit.errors import check_ranges, check_shapes
 from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.arrays import AnyIntegers, AnyNumbers, Integers, Kinds, Numbers, OneKey, units_of_records
 from jaxaudit.metrics.difficulty import residual, residual_scores
-from jaxaudit.metrics.holdout import mean_variance, sampling_variance, swapped
+from jaxaudit.metrics.holdout import freedom_of_means, mean_variance, sampling_variance, swapped
 from jaxaudit.metrics.permutation import (
     PERMUTATIONS,
     permutation_test,
@@ -135,13 +135,11 @@ def set_means(scores: Numbers, sizes: tuple[int, int, int], groups: AnyIntegers 
     are all f with |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout).
     """
     owners, sets = None if groups is None else np.asarray(groups), np.repeat([0, 1, 2], sizes)
-    of_query, of_holdout, of_members = (
-        mean_variance(scores, owners, sets == place) / size for place, size in enumerate(sizes)
-    )
-    units = [len(np.unique(units_of_records(owners, len(scores))[sets == place])) for place in range(3)]
-    query, none, members = (float(scores[sets == place].mean()) for place in range(3))
+    sides = [sets == place for place in range(3)]
+    of_query, of_holdout, of_members = (mean_variance(scores, owners, side) / int(side.sum()) for side in sides)
+    query, none, members = (float(scores[side].mean()) for side in sides)
     variance = (of_query + of_holdout, -2 * of_holdout, of_members + of_holdout)
-    return Ratio(query - none, members - none, variance, max(1, min(units) - 1))
+    return Ratio(query - none, members - none, variance, freedom_of_means(sides, groups))
 
 
 def means_within(scores: Numbers, sizes: tuple[int, int, int], strata: Integers) -> Ratio:
@@ -314,6 +312,5 @@ def paired(after: Numbers, before: Numbers, size: int, groups: Integers | None) 
         return float(scores[is_query].mean() - scores[~is_query].mean())
 
     of_after, of_before = variance(after), variance(before)
-    units = [len(np.unique(units_of_records(groups, len(after))[side])) for side in (is_query, ~is_query)]
     variances = of_after, variance(after - before) - of_after - of_before, of_before
-    return Ratio(difference(after), difference(before), variances, max(1, min(units) - 1))
+    return Ratio(difference(after), difference(before), variances, freedom_of_means((is_query, ~is_query), groups))

@@ -309,12 +309,9 @@ def _right(sides: Sides, counts: Counts) -> Sides:
 def _evidence(sides: Sides, counts: Counts) -> Sides:
     """How much larger the log-density of each model's log-odds is on its own side than on the other, by record."""
     parts = []
-    for side_number, other in ((0, 1), (1, 0)):
-        outputs_of_side = sides[side_number]
-        of_own = _log_density(
-            outputs_of_side, sides[side_number], counts[side_number] * (1.0 - np.eye(len(outputs_of_side)))
-        )
-        of_other = _log_density(outputs_of_side, sides[other], 1.0 * counts[other][None])
+    for own, other in ((0, 1), (1, 0)):
+        of_own = _log_density(sides[own], sides[own], counts[own] * (1.0 - np.eye(len(sides[own]))))
+        of_other = _log_density(sides[own], sides[other], 1.0 * counts[other][None])
         parts.append(of_own - of_other)
     return parts[0], parts[1]
 

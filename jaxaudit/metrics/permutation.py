@@ -8,13 +8,14 @@ where all authors have the same records (1.9% of 3,000 at the level of 1%).
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import AnyIntegers, AnyNumbers, Integers, Kinds, Numbers, OneKey
+from jaxaudit.metrics.arrays import AnyIntegers, AnyNumbers, Integers, Kinds, Numbers, OneKey, units_of_records
 from jaxaudit.metrics.deal import ways
 from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of
@@ -114,28 +115,22 @@ def permutation_test(
             f"{permutations} permutations cannot give a p-value of {ALPHA:g} or less; use {1 / ALPHA:.0f} or more."
         )
     generator, centred = generator_of(key), values - values.mean()
-    inside, unit_of_record = np.arange(len(values)) < size, np.arange(len(values))
     if groups is not None:
         check_groups(groups, size, len(values))
-        inside, unit_of_record = _units(groups, size)
+    inside, unit_of_record = _units(units_of_records(groups, len(values)), size)
+    sizes, totals = np.bincount(unit_of_record), np.bincount(unit_of_record, centred)
     if len(inside) > MOST_PERMUTED:
-        sizes, totals = np.bincount(unit_of_record), np.bincount(unit_of_record, centred)
         sums, counts = _rotated(generator, inside, np.stack([totals, sizes], axis=1), permutations).T
-        per_sum = 1 / np.rint(counts) + 1 / (len(values) - np.rint(counts))
+        counts = np.rint(counts)
     elif groups is None:
         # The difference of means is a multiple of the smaller sample's sum, which is cheaper to compute.
         fewer, flip = (size, 1.0) if 2 * size <= len(values) else (len(second), -1.0)
         rows = shuffled(generator, centred, permutations)
-        sums = np.concatenate([side_rows[:, :fewer].sum(axis=1) for side_rows in rows])
-        per_sum = flip * (1 / size + 1 / len(second))
+        sums, counts = flip * np.concatenate([drawn[:, :fewer].sum(axis=1) for drawn in rows]), size
     else:
-        sizes, totals = np.bincount(unit_of_record), np.bincount(unit_of_record, centred)
-        drawn = [
-            (rows_of_chunk @ totals, rows_of_chunk @ sizes)
-            for rows_of_chunk in shuffled(generator, inside, permutations)
-        ]
+        drawn = [(rows @ totals, rows @ sizes) for rows in shuffled(generator, inside, permutations)]
         sums, counts = (np.concatenate(column) for column in zip(*drawn, strict=True))
-        per_sum = 1 / counts + 1 / (len(values) - counts)
+    per_sum = 1 / counts + 1 / (len(values) - counts)
     permuted = per_sum * sums
     observed = float(first.mean() - second.mean())
     # Sums of the same numbers in another order differ by rounding. Counting them as equal is conservative.
@@ -186,22 +181,16 @@ def permuted_differences(
         return _flipped(generator, centred[np.argsort(pairs, kind="stable")], permutations)
     if strata is not None:
         return _within_strata(generator, values, size, strata, permutations)
-    totals, sizes, first = centred, np.ones(n), np.arange(n) < size
     if groups is not None:
         check_groups(groups, size, n)
-        first, unit_of_record = _units(groups, size)
-        sizes = np.bincount(unit_of_record).astype(np.float64)
-        totals = np.stack([np.bincount(unit_of_record, column) for column in centred.T], axis=1)
-    totals_and_sizes = np.concatenate([totals, sizes[:, None]], axis=1)
-    parts = [first.astype(np.float64)[None] @ totals_and_sizes]
+    first, unit_of_record = _units(units_of_records(groups, n), size)
+    totals = np.stack([np.bincount(unit_of_record, column) for column in (*centred.T, np.ones(n))], axis=1)
     if len(first) <= MOST_PERMUTED:
-        parts += [
-            rows_of_chunk.astype(np.float64) @ totals_and_sizes
-            for rows_of_chunk in shuffled(generator, first, permutations)
-        ]
+        rows = chain([first[None]], shuffled(generator, first, permutations))
+        sums = np.concatenate([deals.astype(np.float64) @ totals for deals in rows])
     else:
-        parts.append(_rotated(generator, first, totals_and_sizes, permutations))
-    sums = np.concatenate(parts)
+        dealt = first.astype(np.float64)[None] @ totals
+        sums = np.concatenate([dealt, _rotated(generator, first, totals, permutations)])
     counts = sums[:, -1:]
     return sums[:, :-1] * (1 / counts + 1 / (n - counts))
 

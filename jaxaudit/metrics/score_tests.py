@@ -17,8 +17,8 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from jaxaudit.kernels.ranking import mid_ranks
-from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey, units_of_records
-from jaxaudit.metrics.holdout import mean_variance
+from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey
+from jaxaudit.metrics.holdout import freedom_of_means, mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large, shuffled
 from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Ratio
 from jaxaudit.randomness import generator_of
@@ -200,20 +200,20 @@ def share_left(
             effects, covariance, freedom = set_effects(scores, is_query.astype(int), strata)
             return float(effects[0]), float(covariance[0, 0]), freedom
         difference = float(scores[:size].mean() - (scores[size:].mean() if len(sides) > 1 else 0))
-        units = min(len(np.unique(units_of_records(groups, len(target))[side])) for side in sides)
         variance = sum(mean_variance(scores, groups, side) / int(side.sum()) for side in sides)
-        return difference, variance, max(1, units - 1)
+        return difference, variance, freedom_of_means(sides, groups)
 
     low = unused.mean(axis=0) if len(unused) else np.zeros_like(target)
     a = target - low
     difference, of_a, freedom_records = compared(a)
-    of_seeds = [
-        (float(np.var([compared(side)[0] for side in models], ddof=1)), len(models) - 1) if len(models) > 1 else ()
-        for models in (unused, used)
-    ]
+    of_seeds = {
+        kind: (float(np.var([compared(scores)[0] for scores in models], ddof=1)), len(models) - 1)
+        for kind, models in enumerate((unused, used))
+        if len(models) > 1
+    }
     # Models of one kind lend the other their spread, if it has a single model.
-    variances = [of_side for of_side in of_seeds if of_side] or [(0.0, 0)]
-    (v_unused, free_unused), (v_used, free_used) = (of_side or variances[0] for of_side in of_seeds)
+    variances = [*of_seeds.values()] or [(0.0, 0)]
+    (v_unused, free_unused), (v_used, free_used) = (of_seeds.get(kind, variances[0]) for kind in range(2))
     more_unused = 1 / len(unused) if len(unused) else 0.0
     p_unused = None
     if len(unused) > 1:

@@ -73,8 +73,7 @@ def typed_columns(path: Path, names: list[str]) -> pa.Table:
     with opened_parquet(path) as (file, _):
         table = file.read(columns=names).select(names)
     fields = [field.remove_metadata() for field in table.schema]
-    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in fields]
-    return table.cast(pa.schema([field.with_type(kind) for field, kind in zip(fields, kinds, strict=True)]))
+    return table.cast(pa.schema([field.with_type(_of_cells(field.type)) for field in fields]))
 
 
 def read_parquet(path: Path, only: Callable[[str], bool]) -> TextTable:
@@ -117,7 +116,7 @@ def read_parquet(path: Path, only: Callable[[str], bool]) -> TextTable:
 
 def _check_flat(path: Path, field: pa.Field) -> None:
     """Refuses a column that does not hold one value per cell."""
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    kind = _of_cells(field.type)
     written = is_text(kind) or pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     if not written or pa.types.is_duration(kind) or pa.types.is_interval(kind):
         raise InputError(
@@ -129,8 +128,13 @@ def _check_flat(path: Path, field: pa.Field) -> None:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether cells of this type are text, in a dictionary or not."""
-    inner = kind.value_type if pa.types.is_dictionary(kind) else kind
+    inner = _of_cells(kind)
     return pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner)
+
+
+def _of_cells(kind: pa.DataType) -> pa.DataType:
+    """The type of the cells, in a dictionary or not."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _bytes(cells: pa.Array) -> int:
@@ -146,9 +150,7 @@ def _bytes(cells: pa.Array) -> int:
 
 
 def _as_text(cells: pa.Array) -> pa.Array:
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
-    text = pc.fill_null(cells.cast(pa.string()), "")
+    text = pc.fill_null(cells.cast(_of_cells(cells.type)).cast(pa.string()), "")
     text.validate(full=True)
     return text
 
@@ -170,7 +172,7 @@ def has_dealt_groups(table: TextTable) -> bool:
     """Whether a column `group` has the random numbers of a deal, see `are_dealt`."""
     if table.header.count(COLUMN) != 1:
         return False
-    numbers = float_cells(table.columns[table.header.index(COLUMN)], table.decimal)
+    numbers = float_cells(table.column(COLUMN), table.decimal)
     return numbers is not None and are_dealt(numbers)
 
 

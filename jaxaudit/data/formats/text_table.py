@@ -58,6 +58,10 @@ class TextTable:
     def rows(self) -> int:
         return len(self.columns[0]) if self.columns else 0
 
+    def column(self, name: str) -> pa.ChunkedArray:
+        """The cells of the first column of this name."""
+        return self.columns[self.header.index(name)]
+
     def with_header(self) -> "TextTable":
         """The table whose header is the first line of this one, which has none yet."""
         names = [column[0].as_py().strip() for column in self.columns]

@@ -454,7 +454,7 @@ def shared_record_names(data: str, path: Path, classes: Collection[str]) -> list
         table = read_text_table(source, lambda name, column=column: name == column)
         if table.header.count(column) != 1:
             continue
-        names = [plain_name(cell) for cell in table.columns[table.header.index(column)].to_pylist()]
+        names = [plain_name(cell) for cell in table.column(column).to_pylist()]
         if len({*names}) == len(names) > 1:
             return names
     return None

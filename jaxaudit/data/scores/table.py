@@ -3,7 +3,6 @@
 No message shows a cell. A table tells which record is in which set. So it is written whole or not at all, never over a
 file or link that is there, and only its owner may read it, whatever the umask is."""
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from jaxaudit.data.scores.columns import (
     shape_of,
 )
 from jaxaudit.errors import InputError, refuse_wrong
+from jaxaudit.json_types import hash_of
 
 
 class ScoredModel(NamedTuple):
@@ -92,25 +92,19 @@ class ScoreTable:
     @property
     def content_hash(self) -> str:
         """`blake2b:...` of everything that enters a number."""
-        digest = hashlib.blake2b("\n".join(self.sets.tolist()).encode(), digest_size=16)
-        for label, name, values in (
-            *(
-                (f"{m.role}.{m.name}.{name}", name, numbers_of_name)
-                for m in self.models
-                for name, numbers_of_name in m.scores.items()
-            ),
-            *((f"{COVARIATE}.{name}", name, numbers_of_name) for name, numbers_of_name in self.covariates.items()),
-            *(
-                (name, name, units)
-                for name, units in (("group", self.groups), ("pair", self.pairs))
-                if units is not None
-            ),
-        ):
-            digest.update(f"\n{label} {self.directions.get(name, 0)}\n".encode())
-            digest.update(np.ascontiguousarray(values, "<f8").tobytes())
-        for text in self.texts or ():
-            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-        return f"blake2b:{digest.hexdigest()}"
+        numbers = {
+            (f"{model.role}.{model.name}.", name): model.scores[name] for model in self.models for name in model.scores
+        }
+        numbers |= {(f"{COVARIATE}.", name): self.covariates[name] for name in self.covariates}
+        numbers |= {
+            ("", name): units for name, units in (("group", self.groups), ("pair", self.pairs)) if units is not None
+        }
+        contents = ["\n".join(self.sets.tolist()).encode()]
+        for (prefix, name), values in numbers.items():
+            contents.append(f"\n{prefix}{name} {self.directions.get(name, 0)}\n".encode())
+            contents.append(np.ascontiguousarray(values, "<f8").tobytes())
+        contents += [text.encode("utf-8", "surrogatepass") + b"\0" for text in self.texts or ()]
+        return hash_of(contents)
 
 
 def score_table(

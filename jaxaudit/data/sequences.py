@@ -296,8 +296,9 @@ class Normalizers:
         with parsing(f"{source}: is no tokenizer that can be read", "was it written to its end?"):
             entries = msgspec.json.decode(saved, type=_Saved)
         self._source = source
-        self._growth = math.prod(_growth(rule, source) for rule in _rules(entries.normalizer, "normalizers"))
-        if math.prod(_growth(rule, source) for rule in _rules(entries.decoder, "decoders")) > MOST_GROWTH:
+        kinds = (entries.normalizer, "normalizers"), (entries.decoder, "decoders")
+        self._growth, decoding = (math.prod(_growth(rule, source) for rule in _rules(*kind)) for kind in kinds)
+        if decoding > MOST_GROWTH:
             raise self._too_long()
         self.added = tuple(token.content for token in entries.added_tokens or ())
         processors = _rules(entries.post_processor, "processors")

@@ -105,7 +105,7 @@ def run_block(
             return add_axis(step(drop_axis(states), batch, weights[index, 0], drop_axis(moments)))
         if shared:
             batch = inputs[chosen], labels[chosen]
-            if jax.default_backend() != "cpu":
+            if accelerated():
                 return jax.vmap(step, in_axes=(0, None, 0, 0))(states, batch, weights[index], moments)
             # One product for all models would transpose every model's first kernel in every step.
             chosen = jax.tree.map(lambda x: jnp.broadcast_to(x, (weights.shape[1], *x.shape)), batch)

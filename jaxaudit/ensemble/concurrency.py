@@ -105,7 +105,7 @@ def concurrent_chunks() -> int:
     """How many chunks to train at the same time: on a CPU that is one device, one per core, at most 8; elsewhere one.
     On two cores this is up to three times as fast for small networks, and 25% faster for half a million parameters.
     """
-    if jax.default_backend() != "cpu" or len(jax.local_devices()) > 1:
+    if accelerated() or len(jax.local_devices()) > 1:
         return 1
     return min(len(cores()), MOST_CONCURRENT_CHUNKS)
 

@@ -128,11 +128,9 @@ class _Pickler(cloudpickle.Pickler):
             return None
         # A file would store types that NumPy does not know, such as bfloat16, as raw bytes: store integers instead.
         plain = obj.view(f"u{obj.itemsize}") if obj.dtype.kind == "V" else obj
-        if id(obj) not in self.names:
-            name = digest_of("", plain)
-            self.names[id(obj)] = name
-            self.arrays[name] = plain
-        return self.names[id(obj)] if plain is obj else (self.names[id(obj)], obj.dtype)
+        name = self.names.get(id(obj)) or digest_of("", plain)
+        self.names[id(obj)], self.arrays[name] = name, plain
+        return name if plain is obj else (name, obj.dtype)
 
 
 def packed(value: Any, arrays: dict[str, np.ndarray], learner: Any = None) -> bytes:

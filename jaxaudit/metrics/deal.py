@@ -239,14 +239,17 @@ def limit(rows: int, rate: float = RATE) -> float:
 
 def _sums(outputs: np.ndarray, other_outputs: np.ndarray, sets: Sequence[Dealt]) -> list[np.ndarray]:
     """For each set, the total of each unit's outputs, centred and without the part that other models explain."""
-    centred = [outputs[drawn_set.places] - outputs[drawn_set.places].mean() for drawn_set in sets]
+
+    def centred(numbers: np.ndarray) -> list[np.ndarray]:
+        return [numbers[drawn_set.places] - numbers[drawn_set.places].mean() for drawn_set in sets]
+
+    left = centred(outputs)
     if len(other_outputs):
-        typical = other_outputs.mean(axis=0)
-        typical = [typical[drawn_set.places] - typical[drawn_set.places].mean() for drawn_set in sets]
+        typical = centred(other_outputs.mean(axis=0))
         size = sum(float(part @ part) for part in typical)
-        slope = sum(float(x @ y) for x, y in zip(centred, typical, strict=True)) / size if size > 0 else 0.0
-        centred = [x - slope * y for x, y in zip(centred, typical, strict=True)]
-    return [np.bincount(drawn_set.units, values) for drawn_set, values in zip(sets, centred, strict=True)]
+        slope = sum(float(x @ y) for x, y in zip(left, typical, strict=True)) / size if size > 0 else 0.0
+        left = [x - slope * y for x, y in zip(left, typical, strict=True)]
+    return [np.bincount(drawn_set.units, values) for drawn_set, values in zip(sets, left, strict=True)]
 
 
 def _fits(

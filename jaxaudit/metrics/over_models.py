@@ -153,7 +153,8 @@ def place(
     Place(verdict='above', p_value=0.25, retrained_low=1.0, retrained_high=3.0, share_below=0.0, share_above=1.0)
     """
     seeds = len(method)
-    other_retrained = [np.delete(retrained, seed) for seed in range(seeds)]
+    others = [np.delete(retrained, seed) for seed in range(seeds)]
+    lows, highs = np.array([(scores.min(), scores.max()) for scores in others]).T
     # Ranks are doubled to be integers: tied ranks can be halves.
     ranks = np.rint(2 * mid_ranks(np.concatenate([method, retrained]))).astype(int)
     differences = ranks[:seeds] - ranks[seeds:]
@@ -167,8 +168,8 @@ def place(
         p_value,
         float(retrained.min()),
         float(retrained.max()),
-        float(np.mean([one < other.min() for one, other in zip(method, other_retrained, strict=True)])),
-        float(np.mean([one > other.max() for one, other in zip(method, other_retrained, strict=True)])),
+        float((method < lows).mean()),
+        float((method > highs).mean()),
     )
 
 

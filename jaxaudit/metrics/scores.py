@@ -57,8 +57,7 @@ def profiles_without(
         for numbers in some:
             index = np.maximum(numbers, 0)[None]
             row, left_out_row = (np.take_along_axis(table, index, axis=0)[0] for table in (membership, models))
-            parts = _of_one(left_out_row - centre, row & (numbers >= 0), ~row & (numbers >= 0))
-            sums = tuple(total - part for total, part in zip(sums, parts, strict=True))
+            sums = sums - _of_one(left_out_row - centre, row & (numbers >= 0), ~row & (numbers >= 0))
         yield _profile(sums, centre)
 
 
@@ -72,47 +71,47 @@ def profiles_of_others(
     centre = models.mean(axis=0)
     sums = _sums(models, membership, centre)
     for index in range(len(models)) if places is None else places:
-        own_sums = _of_one(models[index] - centre, membership[index], ~membership[index])
-        yield _profile(tuple(whole - part for whole, part in zip(sums, own_sums, strict=True)), centre)
+        yield _profile(sums - _of_one(models[index] - centre, membership[index], ~membership[index]), centre)
 
 
-def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Count, sum and sum of squares of log-odds minus `centre`, per record, over models with and without it."""
-    totals = tuple(np.zeros(len(centre), kind) for kind in (int, float, float) * 2)
+Sums = Float[np.ndarray, "3 2 n"]
+"""Count, sum and sum of squares of log-odds minus a centre, over models with and without each record."""
+
+
+def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> Sums:
+    sums = np.zeros((3, 2, len(centre)))
     for model, row in zip(models, membership, strict=True):
-        for total, part in zip(totals, _of_one(model - centre, row, ~row), strict=True):
-            total += part
-    return totals
+        sums += _of_one(model - centre, row, ~row)
+    return sums
 
 
-def _of_one(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, ...]:
+def _of_one(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> Sums:
     """The terms that one model adds to the sums."""
-    return inside, inside * apart, inside * apart**2, outside, outside * apart, outside * apart**2
+    sides = np.stack([inside, outside]).astype(np.float64)
+    return np.stack([sides, sides * apart, sides * apart**2])
 
 
-def _profile(sums: tuple[np.ndarray, ...], centre: np.ndarray) -> Profile:
+def _profile(sums: Sums, centre: np.ndarray) -> Profile:
     """The profile from `_sums` of log-odds minus `centre`."""
-    inner, inner_sum, inner_squares, outer, outer_sum, outer_squares = sums
-    inside, outside = inner_sum / np.maximum(inner, 1), outer_sum / np.maximum(outer, 1)
-    inner_squares = np.maximum(inner_squares - inner * inside**2, 0)
-    outer_squares = np.maximum(outer_squares - outer * outside**2, 0)
-    freedom_in, freedom_out = np.maximum(inner - 1, 0), np.maximum(outer - 1, 0)
-    squares, freedom = inner_squares + outer_squares, freedom_in + freedom_out
-    mean_variance = squares.sum() / max(freedom.sum(), 1) + 1e-9
+    counts, totals, squares = sums
+    inside, outside = means = totals / np.maximum(counts, 1)
+    squares, freedom = np.maximum(squares - counts * means**2, 0), np.maximum(counts - 1, 0)
+    mean_variance = squares.sum(axis=0).sum() / max(freedom.sum(), 1) + 1e-9
 
     def shrunk(squares: np.ndarray, freedom: np.ndarray) -> np.ndarray:
         prior = squares.sum() / freedom.sum() + 1e-9 if freedom.any() else mean_variance
         return (squares + PRIOR_MODELS * prior) / (freedom + PRIOR_MODELS)
 
-    variance = shrunk(squares, freedom)
-    is_profiled = (inner > 0) & (outer > 0)
-    error = variance * (1 / np.maximum(inner, 1) + 1 / np.maximum(outer, 1))
+    variance = shrunk(squares.sum(axis=0), freedom.sum(axis=0))
+    inside_variance, outside_variance = map(shrunk, squares, freedom)
+    is_profiled = (counts > 0).all(axis=0)
+    error = variance * (1 / np.maximum(counts, 1)).sum(axis=0)
     gap = inside - outside
     typical = float(gap[is_profiled].mean()) if is_profiled.any() else 0.0
     spread = max(float(gap[is_profiled].var() - error[is_profiled].mean()), 0.0) if is_profiled.any() else 0.0
     gap = typical + np.where(is_profiled, (gap - typical) * spread / (spread + error), 0.0)
-    base = centre + (outer * outside + inner * (inside - gap)) / (inner + outer)
-    return Profile(base, base + gap, shrunk(outer_squares, freedom_out), shrunk(inner_squares, freedom_in), variance)
+    base = centre + (counts[1] * outside + counts[0] * (inside - gap)) / counts.sum(axis=0)
+    return Profile(base, base + gap, outside_variance, inside_variance, variance)
 
 
 MOST_STEP = 0.25

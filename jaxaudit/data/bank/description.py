@@ -224,14 +224,10 @@ def load_into(path: Path | OutputsPlace, description: Description, of: str | Non
         expected = Expected(description.records, 1, of or "bank")
         likely = description.outputs == "log_likelihood"
         direction = 1 if likely or description.direction == "higher" else -1
-        values = (
-            None
-            if of is None or place.path.suffix.lower() == ".npz"
-            else target_on(place.path, of.partition(" ")[0], likely, direction)
-        )
+        values = None if of is None else target_on(place.path, of.partition(" ")[0], likely, direction)
         if values is None:
             values = read_outputs(place, expected).values
-            if values.shape[1:] != (1,):
+            if values.shape[1] != 1:
                 raise InputError(f"{place.name}: has {values.shape[1]} columns; give one number for each record.")
             values = values[:, 0]
         else:

@@ -370,8 +370,8 @@ def on_two_scales(outputs_by_set: OutputsBySet, *, by_heart: bool = False) -> st
         surest = float(sureness[name].max())
         for other, numbers in sureness.items():
             usual = float(np.median(numbers))
-            votes = _are_shares_of_votes(np.concatenate([sureness[name], numbers])) if surest < usual else True
-            if not (votes or by_heart):
+            pair = np.concatenate([sureness[name], numbers])
+            if surest < usual and not (by_heart or _are_shares_of_votes(pair)):
                 return UNSURE.says.format(name=name, surest=surest, other=other, usual=usual)
     return None
 

@@ -96,6 +96,10 @@ class Expected(NamedTuple):
         if count != self.rows:
             raise self.unlike(source, f"has {count} rows but the {self.of} has {self.rows} records")
 
+    def of_columns(self, source: str, count: int, headed: str = "") -> InputError:
+        """The error for a file with another number of columns, or other ones."""
+        return self.unlike(source, f"has {count} columns{headed} but the {self.of} has {self.classes} classes")
+
     def unlike(self, source: str, trouble: str) -> InputError:
         """The error for a file of another form, with the header that would be read and the line that writes it."""
         if self.classes == 1:
@@ -183,8 +187,10 @@ def _outputs_in(archive: NpzArrays) -> str:
 def _names_in(archive: NpzArrays, expected: Expected) -> list[str] | None:
     """The names of records in a .npz: its array `record`; none of them where those of the set are not known."""
     name = next((name for name in archive.names if name.lower() == RECORD), None)
-    if name is None or expected.records is None:
-        return None if name is None else []
+    if name is None:
+        return None
+    if expected.records is None:
+        return []
     refuse_larger(f"{archive.path.name}[{name}]", archive.sizes[name], expected.rows * 4 * LONGEST_NAME + SPARE)
     return archive.read(name).astype(str).ravel().tolist()
 
@@ -241,10 +247,8 @@ def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputCol
     further = [place for place in range(table.count) if place not in places]
     if not places or len(further) > 1 or len({*table.titles}) < len(table.titles):
         titles = ", ".join(repr(title[:40]) for title in table.titles[: SHOWN + 1])
-        headed = f" under the header {titles}{', ...' * (table.count > SHOWN + 1)}" if by_title else ""
-        raise expected.unlike(
-            source, f"has {table.count} columns{headed}, but the {expected.of} has {expected.classes} classes"
-        )
+        headed = f" under the header {titles}{', ...' * (table.count > SHOWN + 1)}," if by_title else ""
+        raise expected.of_columns(source, table.count, headed)
     columns = [table.numbers(place) for place in places]
     if not by_title:
         _refuse_whole(columns, expected, source)
@@ -360,7 +364,7 @@ def _csv_columns(path: Path, expected: Expected, further: int = 1) -> TableColum
     line = _first_line(path)
     cells = 1 + max(map(line.count, ",;\t"))
     if '"' not in line and cells > classes + 1 + further:
-        raise expected.unlike(source, f"has {cells} columns but the {expected.of} has {classes} classes")
+        raise expected.of_columns(source, cells)
     table = read_csv(path, header=False)
 
     def is_number(cell: str) -> bool:
@@ -412,9 +416,7 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
         titles = file.schema_arrow.names
         expected.check_rows(file.metadata.num_rows, source)
         if not 0 < len(titles) <= expected.classes + further:
-            raise expected.unlike(
-                source, f"has {len(titles)} columns but the {expected.of} has {expected.classes} classes"
-            )
+            raise expected.of_columns(source, len(titles))
         # A nested column has several parts, and Arrow reads "a.b" where "a" is asked for.
         starts = sorted(f"{title}." for title in titles)
         if len(file.schema) != len(titles) or any(second.startswith(first) for first, second in pairwise(starts)):

@@ -1,11 +1,9 @@
-"""What the numbers of a model's outputs are: probabilities or logits, or neither, refused; and how precise they are.
-
-`NO_LOGITS` has a row for each kind of numbers that a softmax would turn into something else."""
+"""What the numbers of a model's outputs are: probabilities or logits, or neither, refused; and how precise they are."""
 
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -131,41 +129,38 @@ def rounding_of_sums(classes: int, decimals: int | None, significant: int | None
     return {"float16": 4e-3, "bfloat16": 2e-2}.get(dtype, 1e-3)
 
 
-class Numbers(NamedTuple):
-    """What may be outputs: values, the smallest and largest of them, and the tolerance for sums of probabilities."""
-
-    values: np.ndarray
-    span: Span
-    tolerance: float
-
-
 def kind_of_outputs(values: np.ndarray, kind: Kind, span: Span, tolerance: float, source: str) -> Found:
     """What `values` are, which must be of this `kind`, by their `span` and the tolerance for sums of probabilities."""
     if kind == "logits":
         return kind
-    numbers, single = Numbers(values, span, tolerance), values.shape[1] == 1
+    single = values.shape[1] == 1
     likely = inside(span) if single else are_probabilities(values, span, tolerance)
-    checks = (softmax_again,) if likely else (one_sign,) if single else NO_LOGITS
     if kind == "probabilities":
-        checks = () if likely else (no_probabilities,)
-    trouble = next(filter(None, (check(numbers) for check in checks)), "")
+        trouble = "" if likely else _no_probabilities(values, tolerance)
+    elif likely:
+        trouble = _softmax_again(values)
+    elif single:
+        trouble = _one_sign(span)
+    else:
+        # What a softmax would turn into something else.
+        trouble = _other_logarithms(values, span) or _other_sums(values, span, tolerance) or _other_scale(values, span)
     if trouble:
         raise InputError(f"{source}: {trouble}")
     return "probabilities" if likely else "logits"
 
 
-def no_probabilities(numbers: Numbers) -> str:
+def _no_probabilities(values: np.ndarray, tolerance: float) -> str:
     """The first row that is no probabilities, in words."""
-    values, sums = numbers.values, _sums(numbers.values)
+    sums = _sums(values)
     outside = np.logical_not(((values >= -SLACK) & (values <= 1 + SLACK)).all(axis=1))
-    row = first(outside | ((np.abs(sums - 1) > numbers.tolerance) & (values.shape[1] > 1)))
+    row = first(outside | ((np.abs(sums - 1) > tolerance) & (values.shape[1] > 1)))
     trouble = "is outside [0, 1]" if outside[row - 1] else f"sums to {sums[row - 1]:g}"
     return f"row {row} {trouble}, so these are not probabilities; are they logits (`kind`)?"
 
 
-def softmax_again(numbers: Numbers) -> str:
+def _softmax_again(values: np.ndarray) -> str:
     """Probabilities that a softmax gave of numbers from 0 to 1, such as probabilities."""
-    near, values = 0, numbers.values
+    near = 0
     for block in blocks(values):
         low, high = block.min(axis=1).astype(np.float64), block.max(axis=1).astype(np.float64)
         if values.shape[1] == 1:
@@ -184,9 +179,8 @@ def softmax_again(numbers: Numbers) -> str:
     )
 
 
-def other_logarithms(numbers: Numbers) -> str:
+def _other_logarithms(values: np.ndarray, span: Span) -> str:
     """Logarithms of probabilities that are no natural ones, which a softmax would not turn back."""
-    values, span = numbers.values, numbers.span
     if span[0] < 0 < span[1] or span[0] == span[1] or are_log_probabilities(values, span):
         return ""
     for name, factor in _OTHER_LOGARITHMS.items():
@@ -204,27 +198,26 @@ def _unsure(values: np.ndarray, factor: float) -> bool:
     return float(np.mean(np.concatenate(seconds) > 0.01)) >= 0.1
 
 
-def other_sums(numbers: Numbers) -> str:
+def _other_sums(values: np.ndarray, span: Span, tolerance: float) -> str:
     """Numbers in [0, 1] of which a row does not sum to 1."""
-    if not inside(numbers.span):
+    if not inside(span):
         return ""
-    sums = _sums(numbers.values)
-    row = first(np.abs(sums - 1) > numbers.tolerance)
+    sums = _sums(values)
+    row = first(np.abs(sums - 1) > tolerance)
     return (
         f"neither probabilities nor logits: all values lie in [0, 1] but row {row} sums to {sums[row - 1]:g}; if they "
         "are logits, give `kind` logits; if they are independent scores (sigmoid), renormalise the rows."
     )
 
 
-def other_scale(numbers: Numbers) -> str:
+def _other_scale(values: np.ndarray, span: Span) -> str:
     """Percentages, 8-bit probabilities and votes: rows have one sum, which is not 1."""
-    low, values = numbers.span[0], numbers.values
-    if low < 0:
+    if span[0] < 0:
         return ""
     sums = _sums(values)
     total = float(np.median(sums))
     # Logits may have a constant sum, and a large number added to all: then none is near 0.
-    if (np.abs(sums - total) > 0.02 * total).any() or low > 0.1 * total / values.shape[1]:
+    if (np.abs(sums - total) > 0.02 * total).any() or span[0] > 0.1 * total / values.shape[1]:
         return ""
     scale = {100: "percentages", 255: "8-bit probabilities"}.get(round(total), "counts, such as votes of trees")
     return (
@@ -233,12 +226,9 @@ def other_scale(numbers: Numbers) -> str:
     )
 
 
-NO_LOGITS = (other_logarithms, other_sums, other_scale)
-
-
-def one_sign(numbers: Numbers) -> str:
+def _one_sign(span: Span) -> str:
     """One column of numbers of one sign, some beyond [0, 1]: logits have both, unless all records are of one class."""
-    if numbers.span[0] < 0 < numbers.span[1]:
+    if span[0] < 0 < span[1]:
         return ""
     return (
         "its one column has numbers of one sign, some beyond 0 to 1: percentages (divide them by 100), 8-bit "

@@ -268,8 +268,7 @@ def _check_shape(values: np.ndarray, expected: Expected, source: str) -> None:
     columns = values.shape[1]
     if columns != classes and not (columns == 1 and classes == 2):
         labels = columns == 1 and bool((values == np.rint(values)).all())
-        trouble = HARD_LABELS if labels else f"has {columns} columns but the {expected.of} has {classes} classes"
-        raise expected.unlike(source, trouble)
+        raise expected.unlike(source, HARD_LABELS) if labels else expected.of_columns(source, columns)
 
 
 def _probabilities(values: np.ndarray) -> np.ndarray:

@@ -282,8 +282,7 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
             continue
         lower = pc.call_function("utf8_lower", [cells])
         empty = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING)))
-        values = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
-        table.columns[index] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+        table.columns[index] = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
         columns[name] = table.numbers(index, "leave it empty if the model was not asked")
     return columns, (f"it is read as {table.note}",) if table.note else ()
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Any, NamedTuple
@@ -34,7 +35,7 @@ from jaxaudit.ensemble.concurrency import (
 )
 from jaxaudit.ensemble.execution import DEFAULT_EXECUTION, Execution, Executor, Progress
 from jaxaudit.ensemble.models_per_batch import fitting_models_per_batch
-from jaxaudit.ensemble.worker import Answer, Failed, Task, Trained, packed, shared, train_there, unpack_value
+from jaxaudit.ensemble.worker import Answer, Failed, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, compiled
@@ -81,18 +82,19 @@ def distribute(
     """
     if not parts:
         return
-    machine, arrays = this_machine(), dict[str, np.ndarray]()
+    arrays = dict[str, np.ndarray]()
     code = packed(learner, arrays)
     rest = packed((results.summarize, *pool), arrays, learner)
     waiting, running = deque((part, 1) for part in parts), dict[Future[Answer], tuple[PlannedChunk, int]]()
     finished = SimpleQueue[Future[Answer]]()
     most = min(max(AHEAD_BYTES // max(chunk_of(parts[0]).membership.nbytes, 1), LEAST_AHEAD), MOST_AHEAD)
     with shared(executor, arrays, results.folder()) as source:
+        train = partial(train_there, code, rest, source, this_machine())
         try:
             while waiting or running:
                 while waiting and len(running) < most:
                     part, attempt = waiting.popleft()
-                    future = _submitted(executor, Task(chunk_of(part), code, rest, source, machine))
+                    future = _submitted(executor, train, chunk_of(part))
                     running[future] = part, attempt
                     future.add_done_callback(finished.put)
                 done = _all_of(finished)
@@ -111,9 +113,9 @@ def distribute(
                 future.cancel()
 
 
-def _submitted(executor: Executor, task: Task) -> Future[Answer]:
+def _submitted(executor: Executor, train: Callable[[Chunk], Answer], chunk: Chunk) -> Future[Answer]:
     try:
-        return executor.submit(train_there, task)
+        return executor.submit(train, chunk)
     except RuntimeError as error:  # a BrokenExecutor is one
         raise InputError(
             f"the executor takes no more work ({first_line(error)}): was one of its workers ended for want of memory? "

@@ -167,18 +167,6 @@ PROGRAMS = 8
 """The number of learners, with their compiled programs, that a worker caches."""
 
 
-class Task(NamedTuple):
-    """The training of one chunk, as sent to a worker: the pickled learner; `summarize`, inputs and labels, pickled
-    without it (`rest`); what loads the large arrays of both; and the facts that the worker's machine must match.
-    """
-
-    chunk: Chunk
-    learner: bytes
-    rest: bytes
-    source: ArraySource
-    machine: Machine
-
-
 class Failed(NamedTuple):
     """The answer of a worker that would round differently, or whose learner or `summarize` raised an error; the chunk
     is not tried again.
@@ -204,9 +192,14 @@ _work: dict[tuple[bytes, bytes], _Work] = {}
 _lock = Lock()
 
 
-def train_there(task: Task) -> Answer:
-    """Trains a task's chunk in this process. An exception outside the training counts as the worker's failure."""
-    differences = unlike(this_machine(), task.machine)
+def train_there(code: bytes, rest: bytes, source: ArraySource, machine: Machine, chunk: Chunk) -> Answer:
+    """Trains a chunk in this process. An exception outside the training counts as the worker's failure.
+
+    Args:
+        code: the pickled learner. `rest`: `summarize`, inputs and labels, pickled without it.
+        source: what loads the large arrays of both. `machine`: the facts that this process must match.
+    """
+    differences = unlike(this_machine(), machine)
     if differences:
         return Failed(
             InputError(
@@ -216,19 +209,19 @@ def train_there(task: Task) -> Answer:
         )
     try:
         with _lock:
-            work = _work_of(task)
-        return _trained(work, task)
+            work = _work_of(code, rest, source)
+        return _trained(work, chunk)
     except ModuleNotFoundError as error:
         return Failed(
             InputError(f"a worker has no module {error.name!r}: install it there, or put its folder in PYTHONPATH.")
         )
 
 
-def _trained(work: _Work, task: Task) -> Trained | Failed:
+def _trained(work: _Work, chunk: Chunk) -> Answer:
     try:
         learner, summarize, pool = work
-        params = train_chunk(learner, task.chunk, pool, lambda _: None)
-        rows, tree = summarized(summarize, params, task.chunk.rows)
+        params = train_chunk(learner, chunk, pool, lambda _: None)
+        rows, tree = summarized(summarize, params, chunk.rows)
         # cloudpickle sends classes of a script by value, since the receiver cannot import them.
         return Trained(rows, cloudpickle.dumps(tree, protocol=5))
     except ModuleNotFoundError:
@@ -237,20 +230,19 @@ def _trained(work: _Work, task: Task) -> Trained | Failed:
         return Failed(_portable(error))
 
 
-def _work_of(task: Task) -> _Work:
-    """Unpickles a task's learner and pool once, so that programs are compiled, and the pool placed, only once."""
-    key = task.learner, task.rest
-    if key not in _work:
+def _work_of(code: bytes, rest: bytes, source: ArraySource) -> _Work:
+    """Unpickles a learner and its pool once, so that programs are compiled, and the pool placed, only once."""
+    if (code, rest) not in _work:
         _work.clear()
-        if task.learner not in _learners:
+        if code not in _learners:
             if len(_learners) == PROGRAMS:
                 _learners.clear()
                 jax.clear_caches()
-            _learners[task.learner] = unpack_value(task.learner, task.source)
-        learner = _learners[task.learner]
-        summarize, *pool = unpack_value(task.rest, task.source, learner)
-        _work[key] = learner, summarize, place_pool(tuple(pool))
-    return _work[key]
+            _learners[code] = unpack_value(code, source)
+        learner = _learners[code]
+        summarize, *pool = unpack_value(rest, source, learner)
+        _work[code, rest] = learner, summarize, place_pool(tuple(pool))
+    return _work[code, rest]
 
 
 def _portable(error: Exception) -> Exception:

@@ -55,8 +55,8 @@ def moved_columns(
             gain = float((in_order[cycle] - shares[cycle, cycle]).sum()) - MARGIN * len(cycle)
             bound = -(gain**2) / (2 * float((1 / sizes[classes_there[cycle]]).sum())) if gain > 0 else 0.0
             if bound + _log_cycles(len(classes_there), len(cycle)) <= np.log(ORDER_LEVEL / len(counts)):
-                there = classes_there[[cycle, columns[cycle]]].tolist()
-                moved |= dict(zip(*there, strict=True))
+                pairs = classes_there[[cycle, columns[cycle]]].tolist()
+                moved |= dict(zip(*pairs, strict=True))
         if moved:
             return index, moved
     return None

@@ -153,8 +153,8 @@ def place(
     Place(verdict='above', p_value=0.25, retrained_low=1.0, retrained_high=3.0, share_below=0.0, share_above=1.0)
     """
     seeds = len(method)
-    others = [np.delete(retrained, seed) for seed in range(seeds)]
-    lows, highs = np.array([(scores.min(), scores.max()) for scores in others]).T
+    rest = (np.delete(retrained, seed) for seed in range(seeds))
+    lows, highs = np.array([(scores.min(), scores.max()) for scores in rest]).T
     # Ranks are doubled to be integers: tied ranks can be halves.
     ranks = np.rint(2 * mid_ranks(np.concatenate([method, retrained]))).astype(int)
     differences = ranks[:seeds] - ranks[seeds:]
@@ -310,9 +310,9 @@ def _right(sides: Sides, counts: Counts) -> Sides:
 def _evidence(sides: Sides, counts: Counts) -> Sides:
     """How much larger the log-density of each model's log-odds is on its own side than on the other, by record."""
     parts = []
-    for own, other in ((0, 1), (1, 0)):
-        of_own = _log_density(sides[own], sides[own], counts[own] * (1.0 - np.eye(len(sides[own]))))
-        of_other = _log_density(sides[own], sides[other], 1.0 * counts[other][None])
+    for side, other in ((0, 1), (1, 0)):
+        of_own = _log_density(sides[side], sides[side], counts[side] * (1.0 - np.eye(len(sides[side]))))
+        of_other = _log_density(sides[side], sides[other], 1.0 * counts[other][None])
         parts.append(of_own - of_other)
     return parts[0], parts[1]
 

@@ -189,8 +189,8 @@ def permuted_differences(
         rows = chain([first[None]], shuffled(generator, first, permutations))
         sums = np.concatenate([deals.astype(np.float64) @ totals for deals in rows])
     else:
-        dealt = first.astype(np.float64)[None] @ totals
-        sums = np.concatenate([dealt, _rotated(generator, first, totals, permutations)])
+        observed = first.astype(np.float64)[None] @ totals
+        sums = np.concatenate([observed, _rotated(generator, first, totals, permutations)])
     counts = sums[:, -1:]
     return sums[:, :-1] * (1 / counts + 1 / (n - counts))
 

@@ -236,13 +236,13 @@ def stale_rows(
     for kind in np.unique(kinds):
         rows = np.flatnonzero(kinds == kind)
         ranks[rows] = (shared_ranks(skills[rows]) - 0.5) / len(rows) - 0.5
-    told, of_kinds = (
+    reference, kinds_there = (
         (skills, kinds) if unseen is None else (_told_by_rows(*unseen), _common_classes(unseen[1], classes))
     )
-    if told.mean() < SURELY_TOLD * told.std() / len(told) ** 0.5:
+    if reference.mean() < SURELY_TOLD * reference.std() / len(reference) ** 0.5:
         return None
-    sizes, sums = (np.bincount(of_kinds, weights, minlength=classes + 1) for weights in (None, told))
-    usual = np.where(sizes > 0, sums / np.maximum(sizes, 1), told.mean())[kinds]
+    sizes, sums = (np.bincount(kinds_there, weights, minlength=classes + 1) for weights in (None, reference))
+    usual = np.where(sizes > 0, sums / np.maximum(sizes, 1), reference.mean())[kinds]
     totals = np.pad(np.cumsum([ranks, skills, skills**2, usual], axis=1), ((0, 0), (1, 0)))
     best, run_found, runs, size = -np.inf, None, 0, max(LEAST_ROWS, int(np.ceil(LEAST_SHARE * n)))
     while size <= n // 2:

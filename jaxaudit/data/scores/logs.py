@@ -106,9 +106,9 @@ def read_log(path: Path, muse: str = PRIVLEAK) -> EvaluationLog:
     if muse == PRIVLEAK:
         for title in (f"mia_{name}" for name in ATTACKS):
             if title in metrics:
-                both: _Attack = _decoded(path, f"metric {title} ", metrics[title], _Attack)
+                attack: _Attack = _decoded(path, f"metric {title} ", metrics[title], _Attack)
                 name = title.removeprefix("mia_")
-                query[name], holdout[name] = (_scores(path, title, part) for part in (both.forget, both.holdout))
+                query[name], holdout[name] = (_scores(path, title, part) for part in (attack.forget, attack.holdout))
         if LOSS in metrics and "loss" not in query:
             query["loss"] = numbers(LOSS, "avg_loss")
         of_tofu = next((name for name in TRUTH_RATIO if name in metrics), None)

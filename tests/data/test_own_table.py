@@ -179,6 +179,7 @@ def columns_of_a_loop(tmp_path_factory, rows, few):
         (PEOPLE, {"label": "income", "drop": ["income"]}, "'income' cannot be both label and drop; name it once"),
         (PEOPLE, {"label": "income", "drop": ["age"], "categorical": ["age"]}, "both categorical and drop"),
         (PEOPLE, {"label": "income", "drop": ["age", "work", "children", "city"]}, "no column other than the label"),
+        (f"group,label\n{2**52},x\n{2**52 + 1},y\n", {}, "no column other than the label"),
         ("a:label\n1:2\n", {}, "no column is named 'label'"),
         ("a,label\n1,0.5\n", {}, "column 'label': labels are whole numbers, "),
         ("a,label\nx,n\nx,n\n", {}, "has 1 different values, and a classifier needs 2 to 1,000 classes"),

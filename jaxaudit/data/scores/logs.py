@@ -283,7 +283,7 @@ def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: 
                         numbers.setdefault(f"{COVARIATE}.{covariate}", {}).setdefault(part, values)
                 for score, values in log.scores[part].items():
                     numbers.setdefault(f"{role}.{name}.{score}", {})[part] = values
-    parts = {part: _whole(part, len(ours), numbers) for part, ours in index.items()}
+    parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, len(index[part]), numbers) for part in index}
     columns: dict[str, list[Any]] = {
         "set": [part for part, (kept, _) in parts.items() for _ in kept],
         "index": [int(one) for part, (kept, _) in parts.items() for one in index[part][kept]],
@@ -405,7 +405,7 @@ def _read(path: Path) -> tuple[Indices, dict[str, np.ndarray], str, str]:
         )
     index = sorted(rows)
     numbers, of_records, of_prompts = zip(*(rows[row] for row in index), strict=True)
-    columns = dict(zip((SCORE, *COVARIATES), np.array(numbers).T, strict=True))
+    columns: dict[str, np.ndarray] = dict(zip((SCORE, *COVARIATES), np.array(numbers).T, strict=True))
     return np.array(index, np.int64), columns, _digest(of_records), _digest(of_prompts)
 
 

@@ -27,9 +27,8 @@ from support.banks import (
 from support.cli_runs import jaxaudit
 from support.memory import at_most
 
-from jaxaudit.cli.efficacy.run import _outputs_of
-from jaxaudit.cli.read_sets import label_outputs
-from jaxaudit.data import Examples, Records, load_bank
+from jaxaudit.cli.read_sets import label_outputs, outputs_for
+from jaxaudit.data import Examples, load_bank
 from jaxaudit.data.bank.other_tools import _shape, read_labels
 from jaxaudit.errors import InputError
 
@@ -276,10 +275,9 @@ def test_outputs_of_the_lira_code_have_views_whether_or_not_an_axis_says_so():
 
 
 def test_outputs_that_one_label_claims_are_not_made():
-    labels = np.array([0, 10**12])
-    records, name = Records({"a": np.zeros((2, 1))}, labels, "texts"), "texts: labels are 100,000 or more"
+    name = "texts: labels are 100,000 or more"
     with pytest.raises(InputError, match=name):
-        _outputs_of(records)
+        outputs_for(10**12, "texts")
     named = Examples(np.zeros((2, 1)), np.array([0, 1]), ("0", "999999999999"), "texts")
     with pytest.raises(InputError, match=name):
         label_outputs(named, None)

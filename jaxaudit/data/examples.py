@@ -153,15 +153,15 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
                 raise InputError(
                     f"{part.name} and {first.name} differ in {property_name}{values_text}; make both alike first."
                 )
-    named = all(part.titles for part in parts)
-    columns = first.words if named else ()
+    titles = first.titles if all(part.titles for part in parts) else ()
+    columns = first.words if titles else ()
     return Examples(
         np.concatenate([part.inputs for part in parts]),
         np.concatenate([part.labels for part in parts]),
         first.class_names,
         name,
         tuple(dict.fromkeys(note for part in parts for note in part.notes)),
-        first.titles if named else (),
+        titles,
         _groups_of_all(parts),
         {
             column: tuple(dict.fromkeys(word for part in parts for word in part.words.get(column, ())))

@@ -83,9 +83,9 @@ def _with_columns_of(query: Examples, other: Examples) -> Examples:
     if other.titles == query.titles:
         return other
     if not query.titles or not other.titles:
-        named, bare = (query, other) if query.titles else (other, query)
+        table, arrays = (query, other) if query.titles else (other, query)
         raise InputError(
-            f"{named.name} names its columns and {bare.name} does not, so nobody can tell whether they are in one "
+            f"{table.name} names its columns and {arrays.name} does not, so nobody can tell whether they are in one "
             "order; give both as tables with the same names of columns, or both as arrays."
         )
     missing = [title for title in query.titles if title not in other.titles]

@@ -75,6 +75,6 @@ def test_arguments_are_not_wrapped_to_be_unwrapped() -> None:
     assert not places(calls)
 
 
-def test_options_of_a_command_are_flags_and_a_result_is_an_audit() -> None:
-    """A class that ends in Audit is a result; a group of options of a command ends otherwise."""
+def test_an_audit_is_a_result_and_no_options_of_a_command() -> None:
+    """A class that ends in Audit is a result; options of a command end otherwise."""
     assert not [where for name, where in defined(ast.ClassDef).items() if name.endswith("Audit") and "cli/" in where[0]]

@@ -213,12 +213,15 @@ def is_of_sklearn(name: str | None) -> bool:
 
 
 def is_table(name: str) -> bool:
-    """Whether a set of this name, `PATH[@SPLIT]`, is a table with named columns.
+    """Whether a set of this name, `PATH[@SPLIT]`, is a table with named columns; an existing path may contain an `@`.
 
     >>> is_table("a/b.CSV"), is_table("b.csv@train[:9]"), is_table("folder"), is_table("b.npz"), is_table("mnist@test")
     (True, True, False, False, False)
     """
-    return (name.rpartition("@")[0] or name).lower().endswith(TABLES)
+    # Imported here because NumPy takes a tenth of a second.
+    from jaxaudit.data.tfds import name_and_split
+
+    return name_and_split(name)[0].lower().endswith(TABLES)
 
 
 def is_texts(path: str | Path) -> bool:

@@ -140,20 +140,20 @@ def concatenate(parts: Sequence[Examples], name: str) -> Examples:
 
     Groups are numbered from 0 as they first occur; a record of a part without groups is its own group.
     """
-    first = parts[0]
-    for part in parts[1:]:
+    first, titles = parts[0], next((part.titles for part in parts if part.titles), ())
+    for part in parts:
         for property_name, part_value, ours in (
             ("the shape of records", part.inputs.shape[1:], first.inputs.shape[1:]),
             ("the type of numbers", part.inputs.dtype, first.inputs.dtype),
             ("classes, or their order", part.class_names, first.class_names),
-            ("columns, or their order", part.titles or first.titles, first.titles or part.titles),
+            ("columns, or their order", part.titles or titles, titles),
         ):
             if part_value != ours:
                 values_text = "" if property_name.endswith("order") else f" ({part_value} and {ours})"
                 raise InputError(
                     f"{part.name} and {first.name} differ in {property_name}{values_text}; make both alike first."
                 )
-    titles = first.titles if all(part.titles for part in parts) else ()
+    titles = titles if all(part.titles for part in parts) else ()
     columns = first.words if titles else ()
     return Examples(
         np.concatenate([part.inputs for part in parts]),

@@ -84,9 +84,13 @@ def _with_columns_of(query: Examples, other: Examples) -> Examples:
         return other
     if not query.titles or not other.titles:
         table, arrays = (query, other) if query.titles else (other, query)
+        if table.inputs.shape[1:] != arrays.inputs.shape[1:]:
+            return other  # they are refused for that
         raise InputError(
             f"{table.name} names its columns and {arrays.name} does not, so nobody can tell whether they are in one "
-            "order; give both as tables with the same names of columns, or both as arrays."
+            "order; give both as tables with the same names of columns, or both as arrays: `records = "
+            "jaxaudit.load(TABLE); numpy.savez(ARRAYS, x=records.inputs, y=records.labels, "
+            "class_names=records.class_names)`."
         )
     missing = [title for title in query.titles if title not in other.titles]
     further = [title for title in other.titles if title not in query.titles]

@@ -397,6 +397,15 @@ def test_the_label_has_its_name_or_is_named(sets: Path) -> None:
     np.savez("other.npz", x=np.random.default_rng(1).normal(size=(60, 2)), y=np.arange(60) % 4)
     assert jaxaudit("deal", "other.npz", "--out", "arrays").code == 0
     refused((*plan, "--deal", "arrays", "--calibration", "other.npz", "--drop", "a"), ("--drop: is of the columns",))
+    # A split begins at the last @, but where the path itself has one.
+    Path("a@b").mkdir()
+    done = jaxaudit("deal", "moves.csv", "--label", "activity", "--drop", "z", "--out", "a@b/deal")
+    assert done.code == 0, done.err
+    fewer = [f"{row}.5,{row % 7},{row % 4}" for row in range(60, 120)]
+    Path("c@1.csv").write_text("\n".join(["x,y,activity", *fewer, ""]))
+    sets = ("--deal", "a@b/deal", "--calibration", "c@1.csv")
+    done = jaxaudit(*plan[:-1], "of-three", *sets)
+    assert done.code == 0, done.err
     # The label is of the table; in which order the columns of the arrays are is not known.
     mixed = ("--query", "deal/query.csv", "--calibration", "other.npz", "--label", "activity")
     refused((*plan, *mixed), ("query.csv names its columns and other.npz does not",))

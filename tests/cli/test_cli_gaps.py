@@ -211,6 +211,13 @@ def test_a_number_of_each_patient_is_not_shared_for_its_gaps():
             row[2] = gap if visit == 7 else f"street {visit // 2}"
         write(rows)
         refused((*dealt, "--out", "deal"), ("'town'", "row by row, or one value for each group"))
+    # An empty cell may itself name a group.
+    rows = cells()
+    for visit, row in enumerate(rows):
+        row[2], row[4] = ("north", "south", "")[min(visit // 30, 2)], ("A1", "B1", "C1")[min(visit // 30, 2)]
+    write(rows)
+    by = ("deal", "patients.csv", "--label", "outcome", "--by", "patient", "--holdout-share", "0.5")
+    refused((*by, "--out", "deal"), ("'town'", "row by row, or one value for each group"))
     # Numbers of visits, where each patient has one: of anybody, not of the patient.
     for visit, row in enumerate(rows):
         row[3] = "" if visit % 2 and visit < 60 else 5 * (97 * visit % 160) + 0.5

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli_runs import jaxaudit
-from support.deals import write_deal, write_model
+from support.deals import write_model
 from typer.main import get_command
 
 from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS
@@ -22,7 +22,6 @@ from jaxaudit.cli.deal import DealOptions
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.ks.options import KSOptions
 from jaxaudit.cli.options import (
-    PANELS,
     ModelSource,
     OptionField,
     command_line,
@@ -135,7 +134,6 @@ def test_every_option_has_one_meaning_and_no_words_mean_the_defaults(command: Co
         assert len(set(each)) == len(each)
     for field in found:
         assert field.declared.help.endswith((".", "]")), field.name
-        assert field.declared.panel in PANELS, field.name
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
@@ -223,16 +221,16 @@ def test_an_option_is_refused_where_it_means_nothing_and_only_there(
 ):
     """By its flag; and what has no effect is neither in the command nor among the options of a run without training."""
     monkeypatch.chdir(tmp_path)
-    sets = {role: (np.eye(3), np.arange(3)) for role in ("query", "holdout")}
-    write_deal("deal", **sets)
+    Path("deal").mkdir()
+    for role in ("query", "holdout"):
+        Path(f"deal/{role}.csv").write_text("a,b,label\n1,0,0\n0,1,1\n0,0,2\n")
     write_model("t.npz", query=np.eye(3), holdout=np.eye(3))
     for source, named in SOURCES[command.name].items():
         assert models_source(command.options(**named)) is source
         for field in fields_of(command.options(**named)):
             options = command.options(**{**named, field.name: other(field)})
-            # A set that the deal has, columns of arrays, and a test that is none, are refused by themselves; parameters
-            # are a recipe, too.
-            itself = {"query", "label", "drop", "tests", "parameters"}
+            # A set that the deal has, and a test that is none, are refused by themselves; parameters are a recipe, too.
+            itself = {"query", "tests", "parameters"}
             if field.name in {*named, *itself} or models_source(options) is not source:
                 continue
             if source in field.of:

@@ -92,8 +92,9 @@ def test_tables_in_a_row_keep_the_names_and_words_of_their_columns():
     both = concatenate([first, replace(first, words={"a": ("y", "x"), "b": ()})], "both")
     assert (both.titles, both.words) == (("a", "b"), {"a": ("x", "y"), "b": ()})
     assert concatenate([first, make([[1, 2]])], "both").titles == ()
-    with pytest.raises(InputError, match="differ in columns, or their order"):
-        concatenate([first, replace(first, titles=("b", "a"))], "both")
+    for before in ([], [make([[1, 2]])]):
+        with pytest.raises(InputError, match="differ in columns, or their order"):
+            concatenate([*before, first, replace(first, titles=("b", "a"))], "both")
 
 
 @pytest.mark.parametrize(

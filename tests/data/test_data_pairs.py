@@ -99,10 +99,12 @@ def test_dealt_sets_are_matched_by_the_names_of_columns():
         with pytest.raises(InputError, match="same columns"):
             align_dealt(query, with_titles(titles, values, "holdout"))
     # Arrays name no columns, and nobody knows their order.
-    for bare in (make("ab", "ab", "holdout"), replace(query, titles=())):
-        for pair in ((query, bare), (bare, query)):
-            with pytest.raises(InputError, match=r"query names its columns and .* does not"):
-                align_dealt(*pair)
+    bare = replace(query, titles=())
+    for pair in ((query, bare), (bare, query)):
+        with pytest.raises(InputError, match=r"query names its columns and query does not"):
+            align_dealt(*pair)
+    # Of records of another shape that is not the trouble.
+    assert align_dealt(query, make("ab", "ab", "holdout")).titles == ()
 
 
 values = st.lists(st.integers(0, 12), min_size=1, max_size=30)

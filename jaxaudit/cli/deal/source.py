@@ -344,7 +344,9 @@ def refuse_in_records(
     places = places_in(examples.inputs) if examples.inputs.ndim == 2 else []
     gaps = np.isnan(examples.inputs) if examples.gaps else np.zeros((1, 0), bool)
     places += [place for place in np.flatnonzero(gaps.any(axis=0)) if tells(examples.inputs[:, place], ~gaps[:, place])]
-    names = [name for name, column in words.items() if tells(column, ~np.isin(_words(column), MISSING_TEXTS))]
+    # No word may be the name of a group, too.
+    full_cells = {name: ~np.isin(_words(column), MISSING_TEXTS) for name, column in words.items()}
+    names = [name for name, column in words.items() if places_in(column) or tells(column, full_cells[name])]
     names += [examples.titles[place] if examples.titles else "" for place in places]
     first = "".join(names[:1])[:40]
     of_labels = np.array_equal(_words(classes[examples.labels]), _words(groups))

@@ -413,7 +413,8 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
 
     source, kinds = path.name, (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
     with opened_parquet(path) as (file, stream):
-        titles = file.schema_arrow.names
+        schema = file.schema_arrow
+        titles = schema.names
         expected.check_rows(file.metadata.num_rows, source)
         if not 0 < len(titles) <= expected.classes + further:
             raise expected.of_columns(source, len(titles))
@@ -421,10 +422,11 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
         starts = sorted(f"{title}." for title in titles)
         if len(file.schema) != len(titles) or any(second.startswith(first) for first, second in pairwise(starts)):
             raise expected.unlike(source, "has nested columns, or several of one name, or of its beginning")
-        held = [title for title in titles if any(of(file.schema_arrow.field(title).type) for of in kinds)]
+        pairs = zip(titles, schema.types, strict=True)
+        held = dict.fromkeys(title for title, kind in pairs if any(of(kind) for of in kinds))
         most = expected.rows * len(titles) * WIDEST_CELL + SPARE
         refuse_larger(source, unpacked_bytes(stream), most, "save only the outputs")
-        columns = file.read(held)
+        columns = file.read([*held])
 
     def numbers(place: int) -> np.ndarray:
         column = columns.column(titles[place]) if titles[place] in held else None

@@ -64,7 +64,7 @@ class Pulling:
     def __init__(self, start: Callable[[int], Worker], places: int) -> None:
         self._start, self._lock, self._asked = start, Lock(), SimpleQueue[_Task | None]()
         self._closed, self._left = False, places
-        self._error: BaseException | None = None
+        self._error: BaseException | None = RuntimeError("there are no workers")
         self._workers: dict[int, Worker] = {}
         self._answered, self._first = 0, 0.0
         self._threads = [Thread(target=self._serve, args=(place,), daemon=True) for place in range(places)]

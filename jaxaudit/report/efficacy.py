@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.cells import chop_cells
 
-from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure
+from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure, check_efficacy_result
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.report.kinds import Run, RunKind, record_type
@@ -104,4 +104,4 @@ def _columns(models: Sequence[WeightsExposure]) -> tuple[str, ...]:
     return tuple("\n".join(chop_cells(visible(model.name), room)) for model in models)
 
 
-EFFICACY = RunKind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part)
+EFFICACY = RunKind("efficacy", record_type("efficacy", EfficacyResult), efficacy_part, check_efficacy_result)

@@ -124,6 +124,13 @@ def _pilot(random, size: int = 300) -> dict:
     return {"set": ["query"] * size, "baseline.loss": hard, **models}
 
 
+def test_sizes_that_are_alike_by_rounding_have_conclusions_of_their_own() -> None:
+    sizes: dict[str, Any] = {"query_size": 2, "holdout_size": 2, "members_size": 200}
+    found = power_of_scores(jax.random.key(1), score_table(_pilot(np.random.default_rng(1))), **sizes).result
+    assert len({(size.query, size.holdout) for size in found.sizes}) < len(found.sizes)
+    assert {row.members for row in found.given.conclusions} == {0, 200}
+
+
 @pytest.mark.outer
 def test_use_is_found_as_often_as_promised() -> None:
     """Within four standard errors of a share of 60 tables, and a tenth for the approximation."""

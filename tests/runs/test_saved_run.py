@@ -151,6 +151,10 @@ def verdicts(target: Any, verdict: str) -> None:
         place["finding"].update(verdict=verdict)
 
 
+def accuracy(result: Any) -> Any:
+    return result["methods"][0]["scores"]["forgotten_accuracy"]
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "said"),
     [
@@ -195,10 +199,28 @@ def verdicts(target: Any, verdict: str) -> None:
         ("attack", lambda r: r["attacks"][1]["tpr_at_fpr"].pop(), "at other false positive rates"),
         ("attack", lambda r: r.update(splits=None), "do not match or are damaged"),
         ("efficacy", lambda r: r["models"].clear(), "length >= 1"),
-        ("efficacy", lambda r: r["models"][1]["layers"].clear(), "do not match or are damaged"),
+        *(
+            ("efficacy", lambda r, at=at: r["models"][at]["layers"].clear(), "different layers, or none")
+            for at in (0, 1)
+        ),
+        ("efficacy", lambda r: r["models"][1].update(name=r["models"][0]["name"]), "one name"),
+        ("power", lambda r: r["holdouts"].clear(), "a size is missing, or twice"),
+        ("power", lambda r: r["sizes"][0].update(given=True), "a size is missing, or twice"),
+        ("power", lambda r: r["fractions"].reverse(), "fractions do not rise"),
+        ("power", lambda r: r["fractions"].pop(), "different fractions"),
+        ("power", lambda r: r.pop("fractions"), "fractions"),
         ("efficacy", lambda r: r["records"][0]["information"].clear(), "do not match or are damaged"),
         ("unlearn", lambda r: r.update(methods=r["methods"][3:]), "do not match or are damaged"),
-        ("unlearn", lambda r: r["methods"][0]["scores"]["bound"]["values"].pop(), "do not match or are damaged"),
+        *(
+            ("unlearn", lambda r, score=score: r["methods"][0]["scores"][score]["values"].pop(), "number of models")
+            for score in ("bound", "efficacy")
+        ),
+        ("unlearn", lambda r: r["methods"][0].update(models=99), "number of models"),
+        ("unlearn_outputs", lambda r: r["methods"][0]["scores"].clear(), "other scores"),
+        ("unlearn_outputs", lambda r: accuracy(r).pop("interval"), "an accuracy is none, or has no interval"),
+        ("unlearn_outputs", lambda r: accuracy(r).update(mean="infinity"), "an accuracy is none, or has no interval"),
+        ("unlearn_outputs", lambda r: accuracy(r).update(values=[]), "number of models"),
+        ("unlearn_outputs", lambda r: r.pop("level"), "level"),
     ],
 )
 def test_results_that_contradict_themselves(tmp_path, kind: str, change, said: str):

@@ -172,9 +172,14 @@ def test_hidden_states_are_the_named_ones():
     params, _ = jax.jit(learner.net.init)(jax.random.key(6))
     first = np.stack([first_block(params, record, SMALL) for record in INPUTS])
     second = jax.jit(lambda given: merged(SMALL, params).blocks[1](given, lambda each: each))(first)
-    middle, last = (jax.jit(hidden_states(learner.net, *name)) for name in ((), ("block 2",)))
-    np.testing.assert_allclose(middle(params, asked), first, atol=1e-5)
+    last = jax.jit(hidden_states(learner.net, "block 2"))
+    for states, wanted in ((hidden_states(learner.net), first), (hidden_states(learner.net, "block 1"), first)):
+        np.testing.assert_allclose(jax.jit(states)(params, asked), wanted, atol=1e-5)
     np.testing.assert_allclose(last(params, asked), second, atol=1e-5)
+    # What lies behind the states is of no effect on them.
+    moved = jax.grad(lambda given: hidden_states(learner.net)(given, asked).sum())(params)
+    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(moved["blocks"][1]))
+    assert any(np.asarray(leaf).any() for leaf in jax.tree.leaves(moved["blocks"][0]))
     two = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), params)
     both = jax.jit(jax.vmap(last, in_axes=(0, None)))(two, asked)
     np.testing.assert_allclose(both[1], last(jax.tree.map(lambda leaf: 2 * leaf, params), asked), atol=1e-4)

@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from jaxaudit.audits.finding import Checked, Confidence, Finding, assumed, in_order
 from jaxaudit.errors import few
-from jaxaudit.json_types import Number, StrictStruct
+from jaxaudit.json_types import Number, StrictStruct, demand
 from jaxaudit.metrics.efficacy import Efficacy, EfficacyByLayer
 
 LISTED = 100_000
@@ -118,6 +118,13 @@ def exposed(
         )
         for index in shown.tolist()
     )
+
+
+def check_efficacy_result(result: EfficacyResult, arrays: Mapping[str, np.ndarray]) -> None:
+    names = [model.name for model in result.models]
+    demand(len({*names}) == len(names), "two sets of weights have one name")
+    layers = {tuple(model.layers) for model in result.models}
+    demand(len(layers) == 1 and layers != {()}, "its weights have different layers, or none")
 
 
 CONTRACTED = "contracted"

@@ -190,6 +190,7 @@ def audit_of(
         fraction=fraction,
         records_needed=records_needed(measured, fraction),
         memory=memory,
+        fractions=FRACTIONS,
     )
     return PowerAudit(msgspec.structs.replace(result, finding=power_finding(result, of)))
 

@@ -100,7 +100,7 @@ class PowerResult(StrictStruct, frozen=True, kw_only=True):
     fraction: float
     records_needed: int | None
     memory: Memory
-    fractions: tuple[float, ...] = FRACTIONS
+    fractions: tuple[float, ...]
 
     @property
     def given(self) -> Size:
@@ -164,8 +164,12 @@ class PowerAudit:
 
 
 def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
+    fractions = result.fractions
+    demand(len(fractions) > 0 and [*fractions] == sorted({*fractions}), "its fractions do not rise")
+    demand(len(result.holdouts) > 0 and sum(size.given for size in result.sizes) == 1, "a size is missing, or twice")
     counts = {len(size.chances) for size in (*result.sizes, *result.holdouts)}
-    demand(counts == {len(result.fractions)}, "its sizes have different fractions, or none")
+    demand(counts == {len(fractions)}, "its sizes have different fractions")
+    demand(not any(size.conclusions for size in result.holdouts), "conclusions are of the sizes of all sets")
     planned = [(by, factor) for by in get_args(By) for factor in REMEMBERS]
     for size in result.sizes:
         rows = [(row.by, row.remembers) for row in size.conclusions]

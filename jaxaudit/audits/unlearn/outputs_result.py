@@ -21,6 +21,7 @@ from jaxaudit.audits.unlearn.result import (
     RETRAINING,
     UNTRAINED,
     MethodResult,
+    Score,
     check_methods,
 )
 from jaxaudit.data.outputs.kinds import (
@@ -41,7 +42,7 @@ from jaxaudit.metrics import Estimate
 from jaxaudit.metrics.arrays import Integers, Numbers, PerModel, Scores
 from jaxaudit.metrics.over_models import FEWEST, LARGEST, LEAST_EXPECTED, LOW, mean_of_models
 from jaxaudit.metrics.scores import log_odds
-from jaxaudit.metrics.usage import LEVEL, OVER_FORGOTTEN
+from jaxaudit.metrics.usage import OVER_FORGOTTEN
 
 FORGET, OTHERS = "forget", ("retain", "test")
 FALSE_POSITIVE_RATE = 0.01
@@ -217,8 +218,8 @@ class UnlearnOutputsResult(StrictStruct, frozen=True, kw_only=True):
     records: int
     classes: int
     compared: Count
-    level: float = LEVEL
-    false_positive_rate: float = FALSE_POSITIVE_RATE
+    level: float
+    false_positive_rate: float
     shortfalls: tuple[str, ...]
     methods: tuple[MethodResult, ...]
 
@@ -242,10 +243,18 @@ class UnlearnOutputsAudit:
         return self.result.finding
 
 
+ACCURACIES: tuple[Score, ...] = ("forgotten_accuracy", "remaining_accuracy", "test_accuracy")
+
+
 def check_unlearn_outputs(result: UnlearnOutputsResult, arrays: Mapping[str, np.ndarray]) -> None:
     for method in result.methods:
         decided = method.finding and method.finding.verdict != "inconclusive"
         demand(not decided or bool(method.challenge), "a verdict is of models that were not compared")
+        demand(ACCURACIES[0] in method.scores and {*method.scores} <= {*ACCURACIES}, "a method has other scores")
+        for spread in method.scores.values():
+            shares = all(0 <= share <= 1 for share in (spread.mean, *spread.values))
+            demand(shares and spread.interval is not None, "an accuracy is none, or has no interval")
+        demand(not method.places, "outputs have no place among retrained models")
     check_methods(result.methods, (AGAIN, ORIGINAL), result.finding)
 
 

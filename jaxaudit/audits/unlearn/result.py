@@ -11,6 +11,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from jaxaudit.audits.finding import UNDECIDED, Checked, Confidence, Finding, assumed, in_order, trained_here, undecided
+from jaxaudit.errors import check_among
 from jaxaudit.json_types import Extended, Number, NumberOrNaN, StrictStruct, demand
 from jaxaudit.metrics import ChallengeScore, Estimate, Place
 from jaxaudit.metrics.arrays import Mask
@@ -183,6 +184,7 @@ class UnlearnAudit:
 
     def scores(self, name: str, score: Score) -> Float[np.ndarray, " seeds"]:
         """A score of each of a method's models; NaN: no value."""
+        check_among((*COMPARED, *OF_TEXTS, "information"), score=score)
         spread = self.result[name].scores.get(score)
         return np.array(spread.values) if spread else np.full(self.result.protocol.seeds, np.nan)
 
@@ -202,6 +204,9 @@ class UnlearnAudit:
 
 def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
     check_methods(result.methods, REFERENCES, result.finding)
+    demand(
+        {method.models for method in result.methods} == {result.protocol.seeds}, "a method has not a model of each seed"
+    )
     demand(len(result.drawn()) > 0, "no method has an efficacy and its bound")
     for method in result.methods:
         finding, differs = method.finding, any(place.differs for place in method.places.values())
@@ -213,6 +218,10 @@ def check_methods(methods: Sequence[MethodResult], references: Sequence[str], wh
     """Every method, and no reference, has a verdict, and the finding on all methods is that of one."""
     for method in methods:
         demand(bool(method.finding) != (method.name in references), "a finding is missing or out of place")
+        demand(bool(method.challenge) == bool(method.u_lira), "the challenge's score and U-LiRA go together")
+        models = {len(spread.values) for spread in method.scores.values()} - {method.models}
+        demand(method.models > 0 and not models, "scores are of another number of models")
+        demand("information" not in method.places, "information has no place")
     verdicts = [method.finding.verdict for method in methods if method.finding]
     demand(set(verdicts) <= {*get_args(Conclusion)}, "a verdict is none of a method")
     demand(not verdicts or whole.verdict in verdicts, "its finding is that of no method")

@@ -33,6 +33,7 @@ from jaxaudit.metrics.arrays import Numbers, OneKey, PerModel
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.metrics.over_models import mean_of_models
+from jaxaudit.metrics.usage import LEVEL
 from jaxaudit.randomness import stream
 
 
@@ -133,6 +134,8 @@ def score_unlearning(
         records=retrained.log_odds.shape[1],
         classes=retrained.classes,
         compared=compared,
+        level=LEVEL,
+        false_positive_rate=FALSE_POSITIVE_RATE,
         shortfalls=shortfalls,
         methods=tuple(replace(method, finding=findings.get(name)) for name, method in scored.items()),
     )

@@ -50,6 +50,7 @@ def power_audit(
         fraction=fraction,
         records_needed=records_needed(measured, fraction),
         memory=memory,
+        fractions=FRACTIONS,
     )
     return PowerAudit(replace(result, finding=power_finding(result, "training")), 8)
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from jaxtyping import Int, Shaped
 from jaxaudit.cli.options import Options, refuse_options
 from jaxaudit.cli.parsers import TEXTS, is_table, is_texts, parse_images, parse_template, parse_tokens
 from jaxaudit.cli.progress import say
+from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shared_options import Columns, Images, SetsFlags, ShadowNetwork
 from jaxaudit.data import Examples, is_image, load, prepare_images
 from jaxaudit.data.deals import NamedSets, dealt_side
@@ -51,6 +53,23 @@ def read_examples(name: str, options: SetsFlags, groups: Sequence[str] = (), gap
         )
     dealt_side(expanded(name))
     return read_inputs(name, options, scaled=True, groups=groups, gaps=gaps)
+
+
+def read_sets_of(
+    sets: NamedSets, options: Options, *, further: Sequence[str] = (), gaps: bool = False
+) -> Sets[Examples]:
+    """These sets as their files have them, with the groups of the records of those that were dealt, if any are named.
+
+    Columns of groups, and `further` ones, are no inputs. Tables have `gaps`, or are refused with them.
+    """
+    network = options if isinstance(options, ShadowNetwork) else ShadowNetwork()
+    read = text_reader([*sets.names.values()], network, make_adapters(network)) or partial(
+        read_examples,
+        options=replace(options, label=sets.label),
+        groups=(*group_columns(options.groups), *further),
+        gaps=gaps,
+    )
+    return with_named_groups(sets.names.map(lambda _, name: read(name)), options.groups, sets.names)
 
 
 def load_told(name: str, options: Columns, **how: Any) -> Examples:

@@ -1,8 +1,6 @@
 """From the options of `ks` to its sets and targets, matched record by record, and to its tests with their options."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -23,12 +21,9 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     calibration_beside,
     group_columns,
-    read_examples,
+    read_sets_of,
     tell_of_readings,
-    text_reader,
-    with_named_groups,
 )
-from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.data import Examples
 from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP, Writer, bank_files
 from jaxaudit.data.bank.description import MOST_CLASSES, ROLES, WHOLE, Counts, Description, Hashes, SampledAlike
@@ -37,6 +32,7 @@ from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import align_sets
+from jaxaudit.data.sequences import are_texts
 from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
 from jaxaudit.metrics.memory import LEAST_MEMBERS
@@ -117,17 +113,8 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
     alone is dealt here into query set, holdout and known members. Tables have `gaps` where no network is trained.
     """
     kind, inputs = as_outputs(options.target_kind), used_inputs(options)
-    key, names = inputs.sets.key, inputs.sets.names
-    texts = text_reader([*names.values()], options, make_adapters(options))
-    read = texts or partial(
-        read_examples,
-        options=replace(options, label=inputs.sets.label),
-        groups=group_columns(options.groups),
-        gaps=gaps,
-    )
-    whole = names.map(lambda _, name: read(name))
+    key, whole = inputs.sets.key, read_sets_of(inputs.sets, options, gaps=gaps)
     query = whole[Role.QUERY]
-
     sets = align_sets(whole)
     if set_alone:
         needed = LEAST_MEMBERS * (3 if Role.CALIBRATION in sets else 4)
@@ -143,31 +130,30 @@ def read_case(options: KSOptions, *, set_alone: bool = False, gaps: bool = False
     if Role.CALIBRATION in sets:
         sets |= Sets(calibration=calibration_beside(sets[Role.CALIBRATION], dealt_sets))
     refuse_shared(dealt_sets)
-    sets = with_named_groups(sets, options.groups, names)
 
     def one(place: OutputsPlace, role: Role, is_challenge: bool) -> Outputs:
         # Of the calibration set outputs are on all records, those that are dropped, too.
         examples = (whole if role == Role.CALIBRATION else sets)[role]
         if key and is_challenge:
             return answers_of(load_answers(place.path, key, query.class_names, kind), key, role)
-        if texts:
+        if are_texts(query):
             return load_log_likelihoods(place, len(examples), of=role.words)
-        records = shared_record_names(names[role], place.path, query.class_names)
+        records = shared_record_names(inputs.sets.names[role], place.path, query.class_names)
         outputs = load_outputs(place, query.class_names, len(examples), kind, of=role.words, records=records)
         return outputs.take(positions(examples, sets[role])) if role == Role.CALIBRATION else outputs
 
     return Case(
         sets,
-        file_targets(inputs, one, options.allow_unrelated_target),
+        file_targets(options, inputs, one),
         read=whole.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION).map(
-            lambda role, examples: SourceSet(examples.content_hash, examples.record_hashes, sets[role].groups)
+            lambda _, examples: SourceSet(examples.content_hash, examples.record_hashes, examples.groups)
         ),
         commitment=key and key.commitment,
     )
 
 
 def file_targets(
-    inputs: KSInputs, read: Callable[[OutputsPlace, Role, bool], Outputs], allow_unrelated: bool
+    options: KSOptions, inputs: KSInputs, read: Callable[[OutputsPlace, Role, bool], Outputs]
 ) -> tuple[FileTarget, ...]:
     """The targets that are files of outputs; `read` is asked whether a file is of all records of a challenge, too."""
     models, before = inputs.targets, inputs.before
@@ -181,9 +167,10 @@ def file_targets(
     sets = [outputs_of(model, *Role) for model in models]
     earlier = outputs_of(before, Role.QUERY, Role.HOLDOUT) if before else Sets[Outputs]()
     tell_of_readings(outputs for of_model in (*sets, earlier) for outputs in of_model.values())
-    names = name_apart([model.name for model in models], [without_folders(str(path)) for path in inputs.paths])
+    names = name_apart([model.name for model in models], [without_folders(str(path)) for path in options.target])
     return tuple(
-        FileTarget(of_model, earlier, allow_unrelated).called(name) for name, of_model in zip(names, sets, strict=True)
+        FileTarget(of_model, earlier, options.allow_unrelated_target).called(name)
+        for name, of_model in zip(names, sets, strict=True)
     )
 
 

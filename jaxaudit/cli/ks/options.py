@@ -214,7 +214,6 @@ class KSInputs(NamedTuple):
     targets: "tuple[ModelPlaces, ...]"
     before: "ModelPlaces | None" = None
     left_out: tuple[str, ...] = ()
-    paths: tuple[Path, ...] = ()
 
 
 def _inputs(options: KSOptions) -> KSInputs:
@@ -266,7 +265,6 @@ def _inputs(options: KSOptions) -> KSInputs:
         tuple(model._replace(places=model.places.only(*common)) for model in models),
         next(iter(before), None),
         tuple(left_out),
-        options.target,
     )
 
 

@@ -20,7 +20,7 @@ from jaxaudit.audits.ks.scores import ScoresTest, judge_scores
 from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, sizes_of, train_shadows
-from jaxaudit.audits.open_bank import NO_CLASS, open_bank, target_outputs
+from jaxaudit.audits.open_bank import open_bank, target_outputs
 from jaxaudit.cli.ks.effort import changed_fields, networks_of, plan_audit, planned_sets, work_of
 from jaxaudit.cli.ks.inputs import (
     MANY,
@@ -54,7 +54,7 @@ from jaxaudit.cli.read_sets import (
     with_groups_of_sets,
     with_named_groups,
 )
-from jaxaudit.cli.shadows.plan import count_of
+from jaxaudit.cli.shadows.plan import count_of, counted
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -332,9 +332,9 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
     if description.outputs in SCORED:
         # Of records without classes only their number is known.
         for role in ROLES:
-            name, size = names.get(role), getattr(description.sizes, role)
-            if name and count_of(role, name) != size:
-                raise InputError(f"{name}: has {count_of(role, name)} records, and the bank has {size} of its {role}.")
+            size = getattr(description.sizes, role)
+            if role in names and (count := count_of(role, names[role])) != size:
+                raise InputError(f"{names[role]}: has {count} records, and the bank has {size} of its {role}.")
         return {}
     read = _reader_as(options, description)
     sets_by_role: dict[str, Examples] = {}
@@ -361,8 +361,7 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
     if name is None or not all(Role.MEMBERS in model.places for model in options.inputs.targets):
         return None
     if description.outputs in SCORED:
-        count = count_of("members", name)
-        members = Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, name)
+        members = counted("members", name)
     else:
         members = _reader_as(options, description)(name)
         first = replace(members.take(slice(1)), labels=np.zeros(1, int), class_names=description.names)
@@ -407,7 +406,7 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
             return target_outputs(place, bank, columns, called)
         return load_outputs(place, classes, rows, as_outputs(options.target_kind), of=called)
 
-    return file_targets(options.inputs, one, options.allow_unrelated_target)
+    return file_targets(options, options.inputs, one)
 
 
 def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:

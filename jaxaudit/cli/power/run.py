@@ -1,6 +1,5 @@
 """Runs `jaxaudit power`: from its options to its result, with a plan of its size."""
 
-from functools import partial
 from pathlib import Path
 
 import jax
@@ -22,15 +21,12 @@ from jaxaudit.cli.options import with_usual
 from jaxaudit.cli.power import SHADOW_MODELS, PowerOptions
 from jaxaudit.cli.read_sets import (
     calibration_beside,
-    group_columns,
-    read_examples,
     read_scores,
+    read_sets_of,
     tell_of_large_numbers,
-    text_reader,
     with_dealt_groups,
-    with_named_groups,
 )
-from jaxaudit.cli.recipe import make_adapters
+from jaxaudit.cli.shared_options import named_sets
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import align_classes, is_image
 from jaxaudit.data.bank.bank import load_bank
@@ -133,20 +129,17 @@ def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:
     options = with_usual(with_defaults(options), models=SHADOW_MODELS)
     if options.calibration is not None:
         options = with_dealt_groups(options, options.query or "")
-    texts = text_reader([options.query or "", options.calibration or ""], options, make_adapters(options))
-    read = texts or partial(read_examples, options=options, groups=group_columns(options.groups))
-    if options.calibration is None:
-        whole = read(options.query or "")
-        options = with_usual(options, query_size=max(2, len(whole) // 3))
-        query, calibration = with_calibration_set(jax.random.key(options.seed), whole, THIRD)
+    sets = read_sets_of(named_sets(options), options)
+    query, calibration = sets[Role.QUERY], sets.get(Role.CALIBRATION)
+    if calibration is None:
+        options = with_usual(options, query_size=max(2, len(query) // 3))
+        query, calibration = with_calibration_set(jax.random.key(options.seed), query, THIRD)
     else:
-        query = read(options.query or "")
-        calibration = calibration_beside(align_classes(query, read(options.calibration)), Sets(query=query))
+        calibration = calibration_beside(align_classes(query, calibration), Sets(query=query))
         options = with_usual(options, query_size=len(query))
     options = with_usual(options, model="liu-cnn" if is_image(query) else "mlp")
     tell_of_large_numbers(options.model, (query.inputs, calibration.inputs))
-    sets = Sets(query=query, calibration=calibration)
-    return options, Case(with_named_groups(sets, options.groups, Sets(query=options.query or "")))
+    return options, Case(Sets(query=query, calibration=calibration))
 
 
 def _learner(options: PowerOptions, sets: Case) -> SteppedLearner:

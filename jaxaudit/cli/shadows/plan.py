@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,18 +14,16 @@ from jaxtyping import Bool, Int, Shaped
 
 from jaxaudit.audits.ks.bank import HOLDOUT_MODELS, SHADOW_MODELS, plan_bank
 from jaxaudit.audits.ks.models import refuse_shared
+from jaxaudit.audits.open_bank import NO_CLASS
 from jaxaudit.cli.options import command_line, refuse_options
 from jaxaudit.cli.parsers import is_texts
 from jaxaudit.cli.progress import say
 from jaxaudit.cli.read_sets import (
     group_columns,
-    groups_of_sets,
-    read_examples,
-    text_reader,
+    read_sets_of,
     with_groups_of_sets,
     with_named_groups,
 )
-from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shadows import OUTPUTS, BankOptions, PlanOptions
 from jaxaudit.cli.shared_options import ShadowNetwork, named_sets
 from jaxaudit.cli.show import Summary
@@ -55,13 +52,12 @@ from jaxaudit.data.bank.description import (
     SampledAlike,
     read_description,
 )
-from jaxaudit.data.examples import Role, Sets, gaps_of
+from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape, read_npy
-from jaxaudit.data.groups import groups_in_words, load_ids
+from jaxaudit.data.groups import groups_by_role, groups_in_words, load_ids
 from jaxaudit.data.pairs import CALIBRATION, align_sets, find_overlap, refuse_held
 from jaxaudit.data.paths import expanded
 from jaxaudit.data.sequences import are_texts, token_counts
-from jaxaudit.data.table import Column, columns_as_read
 from jaxaudit.data.texts import read_texts
 from jaxaudit.errors import InputError, writing
 from jaxaudit.metrics.exchangeability import alike
@@ -75,22 +71,25 @@ ADVICE = "free space there and repeat the command."
 
 
 class BankSets(NamedTuple):
-    """The records of a bank; columns are the query set, the holdout, the calibration set. `dropped` are records that no
-    model is trained on; `sampled_alike` is of the others; `columns` are of tables, with the words of all sets, and
-    `gaps` names those with empty cells; `groups` are kept whole; `ids` are the caller's own.
+    """The sets of a bank, matched with the query set, and the `hashes` of these as they were read. No model is trained
+    on the records that are `dropped`; `sampled_alike` is of the others; `ids` are the caller's own.
     """
 
-    parts: tuple[np.ndarray, ...]
-    class_names: tuple[str, ...]
-    counts: Counts
+    sets: Sets[Examples]
     hashes: Hashes
-    labels: Int[np.ndarray, " n"]
     dropped: Bool[np.ndarray, " n"]
-    groups: Sets[Int[np.ndarray, " _"]]
-    sampled_alike: SampledAlike | None
-    columns: tuple[Column, ...] = ()
+    sampled_alike: SampledAlike | None = None
     ids: Shaped[np.ndarray, " n"] | None = None
-    gaps: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> list[Examples]:
+        """The sets in the order of the bank's columns."""
+        return [self.sets[role] for role in ROLES if role in self.sets]
+
+    @property
+    def groups(self) -> Sets[Int[np.ndarray, " _"]]:
+        """The groups that are kept whole."""
+        return groups_by_role(self.sets)
 
 
 def write_planned_bank(options: PlanOptions) -> Summary:
@@ -101,9 +100,7 @@ def write_planned_bank(options: PlanOptions) -> Summary:
     sets = count_bank_sets(options) if options.scored else read_bank_sets(key, options)
     options = replace(options, models=number_of_models(options.models, earlier, sets))
     description = bank_description(options, options.outputs, sets, command_line("shadows plan", options))
-    arrays = deal_bank(key, sets, description, options.coins)
-    refuse_other(out, earlier, description)
-    lay(out, arrays, earlier, description)
+    lay(out, deal_bank(key, sets, description, options.coins), earlier, description)
     return _summary(out, description, sets.groups, 0 if earlier is None else earlier.models)
 
 
@@ -154,7 +151,7 @@ def _refuse_made(out: Path) -> None:
 
 def number_of_models(requested: int | None, earlier: Description | None, sets: BankSets) -> int:
     """The requested number, else that of the existing bank, else that of the usual test."""
-    usual = HOLDOUT_MODELS if sets.counts.holdout else SHADOW_MODELS
+    usual = HOLDOUT_MODELS if Role.HOLDOUT in sets.sets else SHADOW_MODELS
     return requested or (usual if earlier is None else earlier.models)
 
 
@@ -163,16 +160,17 @@ def bank_description(
 ) -> Description:
     """The description of this bank for `bank.json`; `kind` is of `OUTPUTS`, `command` repeats the plan."""
     outputs, direction = OUTPUTS[kind]
+    class_names, counts = sets.parts[0].class_names, sets.sets.map(lambda _, examples: len(examples))
     try:
         return Description(
             format=1,
             outputs=outputs,
             direction=direction,
-            classes=len(sets.class_names),
-            class_names=() if direction else sets.class_names,
-            records=len(sets.labels),
+            classes=len(class_names),
+            class_names=() if direction else class_names,
+            records=sum(counts.values()),
             models=options.models or 0,
-            counts=sets.counts,
+            counts=Counts(**counts),
             hashes=sets.hashes,
             sampled_alike=sets.sampled_alike,
             images=options.images or "none",
@@ -188,26 +186,30 @@ def bank_description(
 
 def deal_bank(key: OneKey, sets: BankSets, description: Description, coins: bool) -> Arrays:
     """The arrays of a bank by the names of their files."""
-    sizes = description.sizes
+    sizes, groups = description.sizes, [*sets.groups.values()]
+    of_records = np.concatenate(groups) if groups else None
     bank_plan = plan_bank(
         key,
         description.models,
         sizes.query,
         holdout=sizes.holdout,
         calibration=sizes.calibration,
-        groups=np.concatenate([*sets.groups.values()]) if sets.groups else None,
+        groups=of_records,
         dropped=sets.dropped,
         coins=coins,
     )
-    labels = {} if description.outputs in SCORED else {LABELS: sets.labels}
-    arrays: Arrays = {**labels, MEMBERSHIP: bank_plan.membership, SEEDS: bank_plan.seeds}
-    if sets.groups:
-        arrays[GROUPS] = np.concatenate([*sets.groups.values()]).astype(np.int64)
-    if sets.dropped.any():
-        arrays[DROPPED] = sets.dropped
-    if sets.ids is not None:
-        arrays[IDS] = sets.ids
-    return arrays
+    labels = None
+    if description.outputs not in SCORED:
+        labels = np.concatenate([examples.labels for examples in sets.parts])
+    arrays = {
+        LABELS: labels,
+        MEMBERSHIP: bank_plan.membership,
+        SEEDS: bank_plan.seeds,
+        GROUPS: None if of_records is None else of_records.astype(np.int64),
+        DROPPED: sets.dropped if sets.dropped.any() else None,
+        IDS: sets.ids,
+    }
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
@@ -285,30 +287,22 @@ def _summary(out: Path, description: Description, groups: Sets[np.ndarray], befo
 def read_bank_sets(key: OneKey, options: BankOptions) -> BankSets:
     """The records of the sets that these options name.
 
-    `key` draws the test of exchangeability of query set and holdout, as in `ks`. Only options of a network, which say
-    how texts become tokens, allow texts.
+    `key` draws the test of exchangeability of query set and holdout, as in `ks`.
     """
     sets_named = named_sets(options)
     names = sets_named.names.only(Role.QUERY, Role.HOLDOUT, Role.CALIBRATION)
-    network = options if isinstance(options, ShadowNetwork) else None
-    if network is None and is_texts(names[Role.QUERY]):
+    if not isinstance(options, ShadowNetwork) and is_texts(names[Role.QUERY]):
         raise InputError(
             "texts have no classes, so models give each a number: --outputs log-likelihood, or another one of those; "
             "`shadows train` trains language models on them."
         )
     if options.id is not None and options.id == (sets_named.label or "label"):
         raise InputError(f"--id {options.id}: is the label; name the column that has your own name of each record.")
-    adapters = None if network is None else make_adapters(network)
-    columns = (*group_columns(options.groups), *((options.id,) if options.id else ()))
-    read = text_reader([*names.values()], network or ShadowNetwork(), adapters) or partial(
-        read_examples, options=replace(options, label=sets_named.label), groups=columns, gaps=True
-    )
-    examples_by_role = names.map(lambda _, name: read(name))
-    query = examples_by_role[Role.QUERY]
+    columns = (options.id,) if options.id else ()
+    sets = read_sets_of(sets_named._replace(names=names), options, further=columns, gaps=True)
+    query = sets[Role.QUERY]
     if len(query.class_names) < 2 and not are_texts(query):
         raise InputError(f"{query.name} has one class, so there is nothing to classify; is the right label given?")
-    sets = with_named_groups(examples_by_role, options.groups, names)
-    query = sets[Role.QUERY]
     # Hashes are of the files; inputs and labels have the columns and the classes of the query set in its order.
     aligned = align_sets(sets)
     if not options.drop_overlap:
@@ -324,19 +318,12 @@ def read_bank_sets(key: OneKey, options: BankOptions) -> BankSets:
         )
     if dropped.any():
         say(f"{int(dropped.sum())} records have copies; their columns stay, and no model is trained on them")
-    used = [aligned[role] for role in ROLES if role in aligned]
     return BankSets(
-        tuple(examples.inputs for examples in used),
-        query.class_names,
-        Counts(**sets.map(lambda _, examples: len(examples))),
+        aligned,
         Hashes(**sets.map(lambda _, examples: examples.content_hash)),
-        np.concatenate([examples.labels for examples in used]).astype(np.int32),
         dropped,
-        sets.map(lambda _, examples: examples.groups),
         _sampled_alike(key, query, aligned[Role.HOLDOUT], dropped) if Role.HOLDOUT in aligned else None,
-        columns_as_read(used),
         None if options.id is None else _ids(options.id, names, sets),
-        gaps_of(used),
     )
 
 
@@ -363,11 +350,14 @@ def count_bank_sets(options: BankOptions) -> BankSets:
     }
     refuse_options(values, "is for records that are read, and of scores only their number is known")
     names = named_sets(options).names.only(*ROLES)
-    counts = names.map(lambda role, text: count_of(f"--{role}", text))
-    groups = groups_of_sets(options.groups, names, counts)
-    records = sum(counts.values())
-    none = np.zeros(records, bool)
-    return BankSets((), ("",), Counts(**counts), Hashes(), np.zeros(records, np.int32), none, groups, None)
+    sets = with_named_groups(names.map(lambda role, text: counted(f"--{role}", text)), options.groups, names)
+    return BankSets(sets, Hashes(), np.zeros(sum(map(len, sets.values())), bool))
+
+
+def counted(flag: str, text: str) -> Examples:
+    """Records without classes, of which only their number is known."""
+    count = count_of(flag, text)
+    return Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, text)
 
 
 def count_of(flag: str, text: str) -> int:

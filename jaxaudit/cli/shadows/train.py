@@ -39,8 +39,9 @@ from jaxaudit.cli.show import Job, Summary
 from jaxaudit.data import Examples, is_image
 from jaxaudit.data.bank.bank import MEMBERSHIP, Bank, finished_in, load_bank
 from jaxaudit.data.bank.description import Description
+from jaxaudit.data.examples import gaps_of
 from jaxaudit.data.sequences import are_texts
-from jaxaudit.data.table import as_indices
+from jaxaudit.data.table import as_indices, columns_as_read
 from jaxaudit.ensemble import Execution, StepCost, count_step, form_of, usual_models_per_batch
 from jaxaudit.ensemble.train import whole_fits_per_batch
 from jaxaudit.errors import InputError, few
@@ -57,25 +58,25 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     options = with_groups_of_sets(options, named_sets(options))
     key = jax.random.key(options.seed)
     sets = read_bank_sets(key, options)
-    of_query = np.asarray(sets.labels[: sets.counts.query])
-    query = Examples(sets.parts[0], of_query, sets.class_names, "query set", gaps=sets.gaps)
-    estimator, inputs = _estimator(options, query), np.concatenate(sets.parts)
-    if estimator is not None and sets.columns and has_encoder(estimator.prototype):
-        say(f"{estimator.kind} encodes its columns, and gets the {len(sets.columns)} of the table as they are")
-        estimator, inputs = replace(estimator, columns=sets.columns), as_indices(inputs, sets.columns)
-    if estimator is None and sets.gaps:
+    query, parts = sets.parts[0], [examples.inputs for examples in sets.parts]
+    columns, gaps = columns_as_read(sets.parts), gaps_of(sets.parts)
+    estimator, inputs = _estimator(options, query), np.concatenate(parts)
+    if estimator is not None and columns and has_encoder(estimator.prototype):
+        say(f"{estimator.kind} encodes its columns, and gets the {len(columns)} of the table as they are")
+        estimator, inputs = replace(estimator, columns=columns), as_indices(inputs, columns)
+    if estimator is None and gaps:
         raise InputError(
-            f"columns {few(map(repr, sets.gaps))} have empty cells, from which no network learns: train a pipeline of "
+            f"columns {few(map(repr, gaps))} have empty cells, from which no network learns: train a pipeline of "
             "scikit-learn with an imputer (--model FILE.py:make), leave these columns out (--drop), or, with pandas, "
             "rows (frame.dropna())."
         )
-    if estimator is not None and sets.gaps:
-        say(f"{estimator.kind} gets NaN for empty cells in {few(map(repr, sets.gaps))}")
-        estimator = replace(estimator, gaps=sets.gaps)
+    if estimator is not None and gaps:
+        say(f"{estimator.kind} gets NaN for empty cells in {few(map(repr, gaps))}")
+        estimator = replace(estimator, gaps=gaps)
     source = ModelSource.ESTIMATOR if estimator else options.source
     options = options if estimator else _filled(options, query)
-    tell_of_large_numbers(None if estimator else options.model, sets.parts)
-    learner = estimator or make_shadow_learner(options, query, len(sets.labels))
+    tell_of_large_numbers(None if estimator else options.model, parts)
+    learner = estimator or make_shadow_learner(options, query, len(inputs))
     out = options.bank or Path()
     earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)

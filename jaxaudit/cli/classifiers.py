@@ -138,7 +138,7 @@ class TableData:
 
     def check(self) -> None:
         """Refuses texts, which have no classes."""
-        if is_texts(self.data or ""):
+        if is_texts(self.data):
             raise InputError(
                 f"--data {self.data}: texts are attacked by a bank: `jaxaudit shadows train --query FILE --coins --out "
                 "bank` trains language models on them, and `jaxaudit attack --shadows bank` attacks every text, or "

@@ -9,6 +9,7 @@ from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner, refuse_other_network
 from jaxaudit.cli.shared_options import RecipeFlags, ShadowNetwork, named_sets
 from jaxaudit.data import Examples
+from jaxaudit.data.examples import Role
 from jaxaudit.data.sequences import are_texts, vocabulary_of
 from jaxaudit.ensemble import StepCost
 from jaxaudit.ensemble.models_per_batch import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
@@ -24,15 +25,15 @@ def with_defaults(options: Options, *, set_alone: bool = True) -> Options:
     """The options of `ks` or `power` with defaults filled in for the sets, the network and its training. Without data,
     the digits are the query set, or half of them, beside the others as calibration set, if it is no `set_alone`.
     """
-    names = {str(role): name for role, name in named_sets(options).names.items()}
-    query = names.get("query")
+    names = named_sets(options).names
+    query = names.get(Role.QUERY)
     options = with_usual(options, epochs=DEMO["epochs"] if query is None else EPOCHS)
     # A given warm-up may be longer than the default epochs.
     RecipeFlags.check(options)
     if query is None:
         halves = {} if set_alone else {"query": "digits@train[:900]", "calibration": "digits@train[900:]"}
         return with_usual(options, **{**DEMO, **halves})
-    calibration = None if "calibration" in names else other_split(query)
+    calibration = None if Role.CALIBRATION in names else other_split(query)
     if calibration is not None:
         say(f"no --calibration given; using {calibration}")
     model = OF_TEXTS if is_texts(query) else None

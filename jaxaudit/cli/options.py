@@ -199,11 +199,8 @@ def models_source(options: Any) -> ModelSource:
     return getattr(options, "source", ModelSource.TRAINING)
 
 
-def json_options(options: Any) -> dict[str, Any]:
-    """The options as JSON values, without the folders above the current one.
-
-    For a run that trains networks, all options that affect a number; for others, only those with an effect.
-    """
+def _json_values(options: Any) -> list[tuple[OptionField, Any]]:
+    """The options that affect a number, of a run that trains no networks those with an effect, with their values."""
 
     def one(value: Any, names: str) -> Any:
         if isinstance(value, list | tuple):
@@ -211,17 +208,25 @@ def json_options(options: Any) -> dict[str, Any]:
         return without_folders(str(value)) if isinstance(value, Path) or (names and isinstance(value, str)) else value
 
     source = models_source(options)
-    used = [
-        field for field in fields_of(options) if source in field.of | ModelSource.TRAINING and field.declared.decides
-    ]
     # Values that are not paths are kept: a class or a column may look like a path.
-    return {_key(field): one(field.value, field.declared.names) for field in used}
+    return [
+        (field, one(field.value, field.declared.names))
+        for field in fields_of(options)
+        if source in field.of | ModelSource.TRAINING and field.declared.decides
+    ]
+
+
+def json_options(options: Any) -> dict[str, Any]:
+    """The options as JSON values, without the folders above the current one.
+
+    For a run that trains networks, all options that affect a number; for others, only those with an effect.
+    """
+    return {_key(field): value for field, value in _json_values(options)}
 
 
 def identity_of(options: Any) -> dict[str, Any]:
     """The options that affect a number, without those that name paths: their content counts, not the path."""
-    paths = {_key(field) for field in fields_of(options) if field.declared.names in PLACES}
-    return {name: value for name, value in json_options(options).items() if name not in paths}
+    return {_key(field): value for field, value in _json_values(options) if field.declared.names not in PLACES}
 
 
 def refuse_options(values: Mapping[str, Any], why: str) -> None:
@@ -247,16 +252,14 @@ def refuse_without_effect(options: Any, source: ModelSource | None = None) -> No
 
 def command_line(command: str, options: Any) -> list[str]:
     """The command that repeats a run from the same folder, if its files are in that folder; see `json_options`."""
-    words, values = ["jaxaudit", *command.split()], json_options(options)
-    for field in fields_of(options):
-        if _key(field) not in values or (field.kind is bool and field.value == field.default):
-            continue
-        value, flag = values[_key(field)], next(iter(field.flags), "")
+    words = ["jaxaudit", *command.split()]
+    for field, value in _json_values(options):
+        flag = next(iter(field.flags), "")
         if field.declared.in_recipe:
             text = ",".join(map(str, value)) if isinstance(value, list) else value
             words += [] if value in (None, []) else ["--recipe", f"{field.setting}={text}"]
         elif field.kind is bool:
-            words += [flag] if value else []
+            words += [flag] if value and not field.default else []
         elif isinstance(value, list):
             words += [word for single in value for word in (flag, str(single))]
         elif value is not None:

@@ -224,8 +224,8 @@ def is_table(name: str) -> bool:
     return name_and_split(name)[0].lower().endswith(TABLES)
 
 
-def is_texts(path: str | Path) -> bool:
-    """Whether the name is that of a file of texts.
+def is_texts(path: str | Path | None) -> bool:
+    """Whether the name, if there is any, is that of a file of texts.
 
     >>> is_texts("a/b.JSONL"), is_texts("b.jsonl.gz"), is_texts("b.csv")
     (True, True, False)

@@ -20,6 +20,7 @@ from jaxaudit.cli.progress import say
 from jaxaudit.cli.recipe import make_adapters
 from jaxaudit.cli.shared_options import Columns, Images, SetsFlags, ShadowNetwork
 from jaxaudit.data import Examples, is_image, load, prepare_images
+from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.deals import NamedSets, dealt_side
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.groups import groups_file, groups_in_file, load_groups, number_sets
@@ -99,6 +100,12 @@ def tell_of_readings(files: Iterable[Outputs]) -> None:
     for reading, file_names in names.items():
         if reading:
             say(f"{few(file_names, MOST_NAMES)}: read as {'; '.join(reading)}")
+
+
+def tell_of_missing(path: Path, bank: Bank) -> None:
+    """Prints on stderr how many models of a bank have no outputs, if any."""
+    if missing := len(bank.missing()):
+        say(f"{path}: {missing} of {len(bank)} shadow models have no outputs yet; the others are used")
 
 
 def calibration_beside(calibration: Examples, sets: Sets[Examples]) -> Examples:

@@ -6,9 +6,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from jaxaudit.errors import InputError, visible
 
@@ -86,13 +86,11 @@ def show(table: "RenderableType", result: "msgspec.Struct | None" = None) -> Non
     """
     from rich.console import Console
 
-    with _stdout() as out:
-        if result is None:
-            out.write(_printed(Console(file=out), table))
-        else:
-            from jaxaudit.report.kinds import to_json
+    if result is None:
+        return show_text(_printed(Console(), table))
+    from jaxaudit.report.kinds import to_json
 
-            out.write(f"{json.dumps(to_json(result), allow_nan=False)}\n")
+    show_text(f"{json.dumps(to_json(result), allow_nan=False)}\n")
 
 
 def show_summary(summary: "Summary", as_json: bool) -> None:
@@ -103,16 +101,10 @@ def show_summary(summary: "Summary", as_json: bool) -> None:
 
 def show_text(text: str) -> None:
     """Prints the text as it is; raises as `show`."""
-    with _stdout() as out:
-        out.write(text)
-
-
-@contextlib.contextmanager
-def _stdout() -> Iterator[TextIO]:
     why = "it is closed"
     if sys.stdout is not None:
         try:
-            yield sys.stdout
+            sys.stdout.write(text)
             return sys.stdout.flush()
         except BrokenPipeError:
             raise

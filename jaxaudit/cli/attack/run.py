@@ -17,7 +17,7 @@ from jaxaudit.audits.attack.targets import RecordTarget, prefixes, read_members,
 from jaxaudit.cli.attack import AttackOptions, named_attacks
 from jaxaudit.cli.classifiers import drawn, make_classifier, read_table_options, table_data
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import tell_of_readings
+from jaxaudit.cli.read_sets import tell_of_missing, tell_of_readings
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
@@ -117,9 +117,7 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
     shadows = open_for_attacks(bank, len(RECORD_ATTACKS if attacks is None else attacks), records)
     if shadows.scale is not None and attacks is None:
         say("attacks that compare probabilities (rmia) are left out: this is a bank of scores, of which ranks are used")
-    missing = bank.missing()
-    if len(missing):
-        say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
+    tell_of_missing(path, bank)
     finished = len(bank.finished())
     if len(shadows) < finished:
         say(

@@ -72,7 +72,7 @@ def _check_together(options: EfficacyOptions) -> None:
             f"{', '.join(values)} go together, the weights, their network and the records: also give "
             f"{' and '.join(missing)}; without all of them the command runs an example."
         )
-    if not is_texts(options.data or ""):
+    if not is_texts(options.data):
         refuse_options({"--recipe template": options.template}, "is of texts (--data .jsonl)")
 
 

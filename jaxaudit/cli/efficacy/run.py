@@ -48,7 +48,7 @@ EPOCHS, BATCH_SIZE, LEARNING_RATE = 50, 32, 0.1
 
 def prepare(options: EfficacyOptions) -> Job[EfficacyAudit]:
     """The work for these options."""
-    if is_texts(options.data or ""):
+    if is_texts(options.data):
         return _of_language_model(options)
     if options.params is None and options.model is None and options.data is None:
         return _demonstration(options)

@@ -152,8 +152,7 @@ def take_records(sets: Case, records: int | None, key: Any) -> Case:
 
 
 def work_of(given_options: KSOptions, options: KSOptions, sets: Case, tests: tuple[KSTest, ...]) -> Work:
-    sizes = sets.sets.map(lambda _, examples: len(examples))
-    query = sizes[Role.QUERY]
+    sizes, query = sets.sizes, len(sets.query)
     targets = tuple(sum(round(part.fraction * len(part.examples)) for part in one.parts) for one in sets.simulated)
     lightest = {test.name: test.lighter() for test in tests}
     # Of a rho without replicates nothing is left to set.

@@ -29,6 +29,7 @@ from jaxaudit.data.bank.bank import CORRECT, DROPPED, GROUPS, LABELS, MEMBERSHIP
 from jaxaudit.data.bank.description import MOST_CLASSES, ROLES, WHOLE, Counts, Description, Hashes, SampledAlike
 from jaxaudit.data.deals import ModelPlaces, answers_of, load_answers
 from jaxaudit.data.examples import Role, Sets
+from jaxaudit.data.groups import groups_by_role, hash_of_groups
 from jaxaudit.data.outputs.form import OutputsPlace, shared_record_names
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import align_sets
@@ -37,6 +38,7 @@ from jaxaudit.errors import InputError, without_folders
 from jaxaudit.metrics.deal import deal_holdout, deal_members
 from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.randomness import OneKey, stream
+from jaxaudit.runs.provenance import describe_examples
 from jaxaudit.shadow_models import OF_QUERY, Kind
 from jaxaudit.version import __version__
 
@@ -96,9 +98,26 @@ class Case(NamedTuple):
         return self.files or self.simulated
 
     @property
+    def sizes(self) -> Sets[int]:
+        """The number of records of each set."""
+        return self.sets.map(lambda _, examples: len(examples))
+
+    @property
     def records(self) -> int:
         """The number of records of all sets together: no model is trained on more."""
-        return sum(map(len, self.sets.values()))
+        return sum(self.sizes.values())
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the provenance of a run says of each set."""
+        return {role.value: describe_examples(examples) for role, examples in self.sets.items()}
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hash of the content of each set, and that of the groups, if there are any."""
+        hashes = {role.value: examples.content_hash for role, examples in self.sets.items()}
+        groups = groups_by_role(self.sets)
+        return {**hashes, "groups": hash_of_groups(groups)} if groups else hashes
 
     def take(self, rows: Sets[np.ndarray]) -> "Case":
         """The case with these records of each set, and the outputs on them; with all of a set that is not named."""

@@ -300,13 +300,8 @@ def trains(options: KSOptions) -> bool:
 def tests_named(options: KSOptions) -> tuple[str, ...]:
     """The tests that these options name; for `all`, every test that they allow, in the usual order."""
     inputs = options.inputs
-    sets = {*inputs.sets.names}
-    has_set = {
-        "members": "members" in sets,
-        "holdout": "holdout" in sets,
-        "before": bool(inputs.before),
-    }
-    possible = [name for name, roles in BUILT_IN.items() if all(has_set[role] for role in roles)]
+    present = {*inputs.sets.names, *(["before"] if inputs.before else [])}
+    possible = [name for name, roles in BUILT_IN.items() if present.issuperset(roles)]
     if options.source is ModelSource.ANSWERS:
         return parse_tests(options.tests, usual_tests(possible, trained=False))
     if options.tests is None:

@@ -50,6 +50,7 @@ from jaxaudit.cli.read_sets import (
     read_examples,
     read_scores,
     tell_of_large_numbers,
+    tell_of_missing,
     with_dealt_groups,
     with_groups_of_sets,
     with_named_groups,
@@ -61,7 +62,7 @@ from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.bank.description import ROLES, SCORED, Description
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.formats.arrays import npy_shape
-from jaxaudit.data.groups import groups_by_role, hash_of_groups
+from jaxaudit.data.groups import groups_by_role
 from jaxaudit.data.outputs.form import OutputsPlace
 from jaxaudit.data.outputs.outputs import Outputs, load_outputs
 from jaxaudit.data.pairs import align_dealt
@@ -71,7 +72,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import arrays
-from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_scores
+from jaxaudit.runs.provenance import describe_bank, describe_scores
 from jaxaudit.shadow_models import ShadowModels
 
 FILES = {
@@ -115,8 +116,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     options, sets, plan = planned_sets(options, whole, key, plan_of)
     tests = tests_of(options, len(whole.targets))
     learner = learner_of(sets, options.model or network, options.hidden or "")
-    sizes = sets.sets.map(lambda _, examples: len(examples))
-    models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sizes) for count, _ in trained)
+    models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sets.sizes) for count, _ in trained)
 
     def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
         judged, bank = ks_outcome(audit, provenance), files_of_bank(options, sets, audit)
@@ -214,15 +214,13 @@ def ks_outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
 
 def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
     """What a job says of its options and data."""
-    hashes = {role.value: examples.content_hash for role, examples in sets.sets.items()}
-    data: dict[str, Any] = {role.value: describe_examples(examples) for role, examples in sets.sets.items()}
+    hashes, data = sets.hashes, sets.facts
     for name, of_targets in _files_by_name(sets.files).items():
         hashes |= {f"{name} {index}": file.content_hash for index, file in enumerate(of_targets)}
     if sets.commitment:
         hashes["challenge"] = sets.commitment
-    if groups := groups_by_role(sets.sets):
-        hashes["groups"] = hash_of_groups(groups)
-        counts = {role.value: len(np.unique(of_set)) for role, of_set in groups.items()}
+    if "groups" in hashes:
+        counts = {role.value: len(np.unique(of_set)) for role, of_set in groups_by_role(sets.sets).items()}
         data["groups"] = {**counts, "content_hash": hashes["groups"]}
     options = options if is_image(sets.query) else replace(options, images=None)
     return {"options": options, "data": data, "hashes": hashes}
@@ -269,12 +267,9 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
     member_examples = _read_members(options, bank)
     targets = _read_targets(options, bank, member_examples)
     shadows = open_bank(bank, members=member_examples, sets=sets)
-    names = {role: examples.name for role, examples in sets.items()}
-    missing = bank.missing()
-    if len(missing) == len(bank):
+    if not len(bank.finished()):
         raise InputError(f"{path}: none of its {len(bank)} shadow models has outputs yet; train them, or leave it out.")
-    if len(missing):
-        say(f"{path}: {len(missing)} of {len(bank)} shadow models have no outputs yet; the others are used")
+    tell_of_missing(path, bank)
     tests = _tests_of(options, shadows, targets)
     check_first(list(tests), {*targets[0].on})
 
@@ -293,7 +288,7 @@ def prepare_by_bank(options: KSOptions) -> Job[KSAudit]:
 
     return Job(
         options=replace(options, tests=",".join(tests)),
-        data=describe_bank(path, bank, shadows, names),
+        data=describe_bank(path, bank, shadows, {role: examples.name for role, examples in sets.items()}),
         audit=audit,
         outcome=ks_outcome,
         label="comparing",

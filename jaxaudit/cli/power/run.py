@@ -31,11 +31,10 @@ from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import align_classes, is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.examples import Role, Sets
-from jaxaudit.data.groups import groups_by_role, hash_of_groups
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.report.kinds import Provenance, recorded
-from jaxaudit.runs.provenance import describe_bank, describe_examples, describe_scores
+from jaxaudit.runs.provenance import describe_bank, describe_scores
 
 
 def train(options: PowerOptions) -> Job[PowerAudit]:
@@ -69,12 +68,10 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
         )
         return measured.reduced(tuple(reductions(full_work, work)))
 
-    groups = groups_by_role(sets.sets)
-    hashes = {role.value: examples.content_hash for role, examples in sets.sets.items()}
     return Job(
         options=options,
-        data={role.value: describe_examples(examples) for role, examples in sets.sets.items()},
-        hashes={**hashes, "groups": hash_of_groups(groups)} if groups else hashes,
+        data=sets.facts,
+        hashes=sets.hashes,
         audit=audit,
         outcome=_outcome,
         models=lambda _: models,

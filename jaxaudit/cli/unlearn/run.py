@@ -133,7 +133,7 @@ def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) ->
 
 def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     """The training and test records, and which to forget; test records that equal a training record are left out."""
-    if is_texts(options.data or ""):
+    if is_texts(options.data):
         train, test, forget = read_text_sets(options)
         test, notes = _unseen(train, test)
         forgotten_text = f"{int(forget.sum()):,} of {len(train):,} texts"
@@ -196,7 +196,7 @@ def _test_records(whole: Examples, rest: np.ndarray, options: UnlearnOptions) ->
 
 def check_kind(options: UnlearnOptions) -> None:
     """Rejects options of texts where records have classes, and the other way round."""
-    if not is_texts(options.data or ""):
+    if not is_texts(options.data):
         values = {"--forget": options.forget, "--recipe tokens": options.tokens}
         return refuse_options(values, f"for texts, and --data {options.data} is none ({', '.join(TEXTS)})")
     of_classes = {
@@ -255,8 +255,9 @@ def _read(name: str) -> Texts:
     return read_told(name)
 
 
-NETWORK, HIDDEN, SEEDS, ATTACK_EPOCHS = "mlp", "512,256,128", 20, 100
-DEMO_DATA, DEMO_CLASS, DEMO_HIDDEN, DEMO_SEEDS, DEMO_ATTACK_EPOCHS = "digits", "3", "128,64", 10, 20
+NETWORK, SEEDS, ATTACK_EPOCHS = "mlp", 20, 100
+USUAL_SIZES = {"hidden": "512,256,128", "seeds": SEEDS, "attack_epochs": ATTACK_EPOCHS}
+DEMONSTRATION = {"data": "digits", "class_name": "3", "hidden": "128,64", "seeds": 10, "attack_epochs": 20}
 """Defaults without --data."""
 
 
@@ -280,7 +281,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     names = parse_names(options.methods or "", METHODS, "--methods")
     fields_by_method = {name: FIELDS[name] for name in names if name in FIELDS}
     method_fields = with_fields("--method-option", options.method_option, fields_by_method)
-    of_texts = is_texts(options.data or "")
+    of_texts = is_texts(options.data)
     if parse_model(network) is None:
         refuse_other_network(network, is_of_texts(network), of_texts)
     factory = make_factory(network, parse_hidden(options.hidden or ""), options.dropout)
@@ -338,16 +339,12 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
 
 
 def _filled(options: UnlearnOptions) -> UnlearnOptions:
-    demo, of_texts = options.data is None, is_texts(options.data or "")
-    if demo:
-        options = with_usual(options, data=DEMO_DATA, class_name=DEMO_CLASS)
+    of_texts = is_texts(options.data)
     return with_usual(
         options,
+        **(DEMONSTRATION if options.data is None else USUAL_SIZES),
         model=OF_TEXTS if of_texts else NETWORK,
-        hidden=DEMO_HIDDEN if demo else HIDDEN,
         methods=",".join(USUAL_OF_TEXTS if of_texts else USUAL),
-        seeds=DEMO_SEEDS if demo else SEEDS,
-        attack_epochs=DEMO_ATTACK_EPOCHS if demo else ATTACK_EPOCHS,
     )
 
 

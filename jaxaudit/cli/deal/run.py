@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,30 +58,31 @@ def deal_records(options: DealOptions) -> Summary:
     sides = {name: np.flatnonzero(row) for name, row in draw_deal(key, options, units).items()}
     source.refuse_telling(units.written)
     source, numbers = source.as_written(sides.values()), None
+    deal = DealtSides(source, units, sides, seed)
     if units.written:
         # A number tells nothing, neither of the group's value nor of its place in the file.
         numbers = (
             group_numbers(salt, units.count, NUMBERS)[units.of_record] if options.blind else units.random_numbers(key)
         )
-    files = {f"{name}{source.suffix}": source.writer(side, numbers) for name, side in sides.items()}
+    files = {deal.file(name): source.writer(side, numbers) for name, side in sides.items()}
     challenge = f"{CHALLENGE}{source.suffix}" if options.blind else ""
     if isinstance(source, RecordSource) and challenge:
         files[challenge] = source.challenge(salt)
 
     def record(file: IO[bytes]) -> None:
         for name, side in sides.items():
-            source.refuse_changed(draft / f"{name}{source.suffix}", side)
-        write_record(file, options, seed, units, source, draft, sides)
+            source.refuse_changed(draft / deal.file(name), side)
+        write_record(file, options, deal, draft)
 
     # The record is written after the sides, and a key last: they have the hashes of the others.
     files[DEAL_RECORD] = record
     with new_directory(out) as draft:
         if challenge:
-            files[KEY] = key_writer(draft, [*files], salt, seed, units, sides, source.label)
+            files[KEY] = key_writer(draft, [*files], salt, deal)
         if source.groups is not None and numbers is not None:
             files[HOME] = home_writer(numbers.tolist())
         write_files(draft, files)
-    return summary(out, source, sides, units, challenge)
+    return summary(out, deal, challenge)
 
 
 NUMBERS = 2**53
@@ -120,6 +121,19 @@ class DealtUnits(NamedTuple):
     def random_numbers(self, key: OneKey) -> Int[np.ndarray, " records"]:
         """A random number for the group of each record, which tells neither the group's value nor its place."""
         return generator_of(stream(key, "numbers")).choice(NUMBERS, self.count, replace=False)[self.of_record]
+
+
+class DealtSides(NamedTuple):
+    """A source that was dealt by a seed: the rows of each side, by its name."""
+
+    source: RecordSource | TextSource
+    units: DealtUnits
+    sides: Mapping[str, Int[np.ndarray, " some"]]
+    seed: int
+
+    def file(self, side: str) -> str:
+        """The name of the file of a side."""
+        return f"{side}{self.source.suffix}"
 
 
 def dealt_units(
@@ -207,22 +221,15 @@ def home_writer(numbers: Sequence[int]) -> Writer:
     return save
 
 
-def key_writer(
-    out: Path,
-    names: list[str],
-    salt: str,
-    seed: int,
-    units: DealtUnits,
-    sides: Mapping[str, Int[np.ndarray, " some"]],
-    label: str | None,
-) -> Writer:
+def key_writer(out: Path, names: list[str], salt: str, deal: DealtSides) -> Writer:
     """Writes the key of a blind deal. The files `names` in `out` are written before: the key has their hashes."""
-    places = np.argsort(record_order(salt, len(units.of_record)))
-    rows = {Role(name): places[side].tolist() for name, side in sides.items()}
+    places = np.argsort(record_order(salt, len(deal.units.of_record)))
+    rows = {Role(name): places[side].tolist() for name, side in deal.sides.items()}
 
     def save(file: IO[bytes]) -> None:
-        files = {name: file_hash(out / name) for name in names}
-        file.write(key_as_json(DealKey(salt=salt, seed=seed, groups=units.whole, label=label, files=files, rows=rows)))
+        files, label = {name: file_hash(out / name) for name in names}, deal.source.label
+        whole = deal.units.whole
+        file.write(key_as_json(DealKey(salt=salt, seed=deal.seed, groups=whole, label=label, files=files, rows=rows)))
 
     return save
 
@@ -236,39 +243,31 @@ def key_of_deal(seed: int, options: DealOptions) -> OneKey:
     return key if options.withdraw is None else stream(key, "withdraw")
 
 
-def write_record(
-    file: IO[bytes],
-    options: DealOptions,
-    seed: int,
-    units: DealtUnits,
-    source: RecordSource | TextSource,
-    out: Path,
-    sides: Mapping[str, Int[np.ndarray, " some"]],
-) -> None:
+def write_record(file: IO[bytes], options: DealOptions, deal: DealtSides, out: Path) -> None:
     """Writes what documents a deal, as JSON; a side's `membership` is the SHA-256 of its records' hashes, in order."""
-    hashes = source.hashes
-
-    def recorded(file: str, side: Int[np.ndarray, " some"]) -> dict[str, Any]:
-        return {
-            "file": file,
+    units, hashes = deal.units, deal.source.hashes
+    sides = {
+        name: {
+            "file": deal.file(name),
             "records": len(side),
             "groups": units.on(side),
-            "sha256": file_hash(out / file),
+            "sha256": file_hash(out / deal.file(name)),
             "membership": hashlib.sha256(hashes[side].tobytes()).hexdigest(),
         }
-
+        for name, side in deal.sides.items()
+    }
     facts = {
         "schema": SCHEMA,
-        "seed": seed,
+        "seed": deal.seed,
         "holdout_share": options.held if options.withdraw is None else None,
         "members_share": options.members_share,
         "withdraw": options.withdraw,
         "by_groups": units.whole,
         "within_groups": units.within,
         "copies": units.copied,
-        "source": {**source.facts, "records": len(hashes), "groups": units.count},
+        "source": {**deal.source.facts, "records": len(hashes), "groups": units.count},
         **dict.fromkeys(("query", "members", "holdout")),
-        **{name: recorded(f"{name}{source.suffix}", side) for name, side in sides.items()},
+        **sides,
         "versions": {"jaxaudit": __version__, "python": platform.python_version()}
         | {name: version(name) for name in ("jax", "numpy")},
     }
@@ -278,14 +277,13 @@ def write_record(
 LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
 
 
-def summary(
-    out: Path, source: RecordSource | TextSource, sides: Mapping[str, np.ndarray], units: DealtUnits, challenge: str
-) -> Summary:
+def summary(out: Path, deal: DealtSides, challenge: str) -> Summary:
     """What is printed of a deal, with no value of a record; `challenge` is the file of a blind one."""
+    source, units, sides, _ = deal
     texts, has_groups = isinstance(source, TextSource), source.groups is not None
     single, by_scores = single_groups(units, sides) if has_groups else ((), False)
     names = [name for name in LABELS if name in sides or name == "holdout"]
-    lines = _dealt(out, source, sides, units, [*([KEY] if challenge else []), *([HOME] if has_groups else [])])
+    lines = _dealt(out, deal, [*([KEY] if challenge else []), *([HOME] if has_groups else [])])
     if challenge:
         lines += [
             f"To ask for outputs later: {challenge}. It has all these records in a random order, without labels",
@@ -326,20 +324,14 @@ def summary(
     return Summary(tuple(lines))
 
 
-def _dealt(
-    out: Path,
-    source: RecordSource | TextSource,
-    sides: Mapping[str, np.ndarray],
-    units: DealtUnits,
-    at_home: Sequence[str],
-) -> list[str]:
+def _dealt(out: Path, deal: DealtSides, at_home: Sequence[str]) -> list[str]:
     """The sides, and who may have which file; `at_home` are further files that stay there."""
-
-    end = source.suffix
+    source, units, sides, _ = deal
+    query, members, holdout = map(deal.file, ("query", "members", "holdout"))
     lines = [f"Dealt the records of {source.name} at random."]
     for name, side in sides.items():
         groups = f" in {units.on(side):,} groups" if units.written else ""
-        lines.append(f"  {LABELS[name]}: {len(side):,} records{groups} ({out / f'{name}{end}'})")
+        lines.append(f"  {LABELS[name]}: {len(side):,} records{groups} ({out / deal.file(name)})")
     if units.copied:
         lines.append(
             f"  copies: {units.copied:,} records are copies of others; copies were dealt together, as one group"
@@ -347,20 +339,18 @@ def _dealt(
     lines.append("")
     if "members" in sides:
         lines += [
-            f"For the company that trains: query{end} and members{end}. "
-            "The query set is to be withdrawn later, and the",
+            f"For the company that trains: {query} and {members}. The query set is to be withdrawn later, and the",
             "members are to stay in training.",
         ]
     else:
-        lines.append(f"For the company that trains: query{end}.")
-    holdout = [f"holdout{end}"] if "holdout" in sides else []
-    *before, last = [*holdout, *at_home, DEAL_RECORD]
-    kept = f"At home: {', '.join(before)} and {last}" if before else f"At home: {last}"
-    if holdout:
+        lines.append(f"For the company that trains: {query}.")
+    files = [*([holdout] if "holdout" in sides else []), *at_home]
+    kept = f"At home: {', '.join(files)} and {DEAL_RECORD}" if files else f"At home: {DEAL_RECORD}"
+    if "holdout" in sides:
         lines.append(f"{kept}. Nobody may ever train on the holdout.")
     else:
         lines += [
-            f"{kept}, and the holdout: put the holdout{end} of the earlier deal beside query{end}, records of",
+            f"{kept}, and the holdout: put the {holdout} of the earlier deal beside {query}, records of",
             "the same provider that were kept.",
         ]
     return [

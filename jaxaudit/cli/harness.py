@@ -40,7 +40,10 @@ from jaxaudit.data.formats import OF_SETS
 from jaxaudit.errors import InputError, InputErrors, few
 
 if TYPE_CHECKING:
+    import msgspec
+
     from jaxaudit.ensemble.workers import Pulling
+    from jaxaudit.report.kinds import Provenance
 
 
 @dataclass(frozen=True)
@@ -95,17 +98,19 @@ def run(command: Command, options: Any) -> None:
     if isinstance(job, Summary):
         return show_summary(job, as_json)
     with lasting_work(out, job.kept) as begin:
-        outcome = _done(command.name, job, begin, started)
+        outcome, provenance = _done(command.name, job, begin, started)
         if isinstance(outcome, Summary):
             return show_summary(outcome, as_json)
-        from jaxaudit.report.kinds import Run, part_of
+        from jaxaudit.report.kinds import Run, part_of, recorded
         from jaxaudit.report.terminal import as_terminal
 
-        run_result = Run(out.resolve().name if out else command.name, outcome.kind or command.name, *outcome[:2])
+        kind = outcome.kind or command.name
+        record = recorded(kind, outcome.result, outcome.sources, provenance)
+        run_result = Run(out.resolve().name if out else command.name, kind, record, outcome.arrays)
         part = part_of(run_result)
         try:
             if out:
-                _save(out, outcome, text_at_80_columns(as_terminal(part)))
+                _save(out, record, outcome, text_at_80_columns(as_terminal(part)))
             if options.report:
                 from jaxaudit.runs.directory import write_report
 
@@ -116,12 +121,12 @@ def run(command: Command, options: Any) -> None:
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.
             hint = "" if options.details else "--details prints all checks and numbers."
-            show(as_terminal(part, hint), outcome.record if as_json else None)
+            show(as_terminal(part, hint), record if as_json else None)
     if part.conditions & set(getattr(options, "fail_on", ())):
         raise typer.Exit(3)
 
 
-def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Summary:
+def _done(name: str, job: Job[Any], begin: Any, started: float) -> "tuple[Outcome | Summary, Provenance]":
     from jaxaudit.cli.own_code import model_hash
     from jaxaudit.cli.progress import progress_on_stderr
     from jaxaudit.ensemble import Execution
@@ -152,7 +157,7 @@ def _done(name: str, job: Job[Any], begin: Any, started: float) -> Outcome | Sum
         seconds=round(time.time() - started, 1),
         **{"model_hash": source, **job.extra},
     )
-    return job.outcome(audit, provenance)
+    return job.outcome(audit), provenance
 
 
 def _recipe(options: Any) -> RecipeFlags:
@@ -160,11 +165,11 @@ def _recipe(options: Any) -> RecipeFlags:
     return options if isinstance(options, RecipeFlags) else RecipeFlags()
 
 
-def _save(out: Path, outcome: Outcome, table: str) -> None:
+def _save(out: Path, record: "msgspec.Struct", outcome: Outcome, table: str) -> None:
     from jaxaudit.report.kinds import to_json
     from jaxaudit.runs.directory import write
 
-    write(out, to_json(outcome.record), outcome.files, table)
+    write(out, to_json(record), outcome.files, table)
     say(f"written: {few([f'{out}/{name}' for name in ('result.json', *outcome.files)], 4)}")
     if outcome.note:
         say(outcome.note)

@@ -6,8 +6,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from jaxaudit.errors import InputError, visible
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from jaxaudit.ensemble import Execution
-    from jaxaudit.report.kinds import Provenance
     from jaxaudit.runs.directory import Writer
 
 
@@ -26,14 +26,15 @@ Audit = TypeVar("Audit")
 
 
 class Outcome(NamedTuple):
-    """The result of a command in all of its output forms: the record, arrays for charts, and further files of `--out`.
+    """The result of a command, what its numbers rest on, arrays for charts, and further files of `--out`.
 
     `note` is printed when `--out` is written. `kind` is that of the run, if the command has several.
     """
 
-    record: "msgspec.Struct"
-    arrays: "Mapping[str, np.ndarray]"
-    files: "Mapping[str, Writer]"
+    result: "msgspec.Struct"
+    sources: Sequence[str]
+    arrays: "Mapping[str, np.ndarray]" = MappingProxyType({})
+    files: "Mapping[str, Writer]" = MappingProxyType({})
     note: str = ""
     kind: str = ""
 
@@ -60,7 +61,7 @@ class Job(Generic[Audit]):
 
     options: Any
     audit: "Callable[[Execution], Audit]"
-    outcome: "Callable[[Audit, Provenance], Outcome | Summary]"
+    outcome: "Callable[[Audit], Outcome | Summary]"
     data: Mapping[str, Any] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
     models: Callable[[int], int] | None = None

@@ -22,7 +22,6 @@ from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
-from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import arrays, record_files
 from jaxaudit.runs.provenance import describe_bank
 
@@ -82,7 +81,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
         )
         return attack(models, attacks=attacks)
 
-    def outcome(audit: AttackAudit, provenance: Provenance) -> Outcome:
+    def outcome(audit: AttackAudit) -> Outcome:
         indices = chosen[audit.records]
         splits = audit.result.splits
         assert splits is not None
@@ -90,7 +89,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
         in_file = tuple(msgspec.structs.replace(record, index=place) for record, place in listed)
         result = msgspec.structs.replace(audit.result, splits=msgspec.structs.replace(splits, records=in_file))
         kept = {"records": indices, "truth": audit.truth, "pdtp": audit.measurements, **audit.scores}
-        return Outcome(recorded("attack", result, audit.sources, provenance), {}, {"scores.npz": arrays(kept)})
+        return Outcome(result, audit.sources, files={"scores.npz": arrays(kept)})
 
     return Job(
         options=settled,
@@ -131,13 +130,13 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
         options=options,
         data=describe_bank(path, bank, shadows, {}),
         audit=lambda execution: attack_records(shadows, targets, attacks=attacks, progress=execution.progress),
-        outcome=lambda audit, provenance: attack_outcome(audit, bank, records, provenance),
+        outcome=lambda audit: attack_outcome(audit, bank, records),
         label="attacking",
         extra={"targets": [{"name": target.name, "content_hash": target.content_hash} for target in targets]},
     )
 
 
-def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Provenance) -> Outcome:
+def attack_outcome(audit: AttackAudit, bank: Bank, records: int) -> Outcome:
     """The result in all of its output forms; `records` of the bank were attacked, dropped ones included."""
     scores, columns = {}, np.flatnonzero(~bank.dropped[:records])[: len(_units(audit))]
     for name, attack_scores in audit.scores.items():
@@ -146,7 +145,7 @@ def attack_outcome(audit: AttackAudit, bank: Bank, records: int, provenance: Pro
         scores[name][:, columns] = attack_scores[:, _units(audit)]
 
     files = {"scores.npz": arrays(scores), **record_files(_of_records(audit, bank, columns))}
-    return Outcome(recorded("attack", audit.result, audit.sources, provenance), {}, files)
+    return Outcome(audit.result, audit.sources, files=files)
 
 
 def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ...], int]:

@@ -36,7 +36,6 @@ from jaxaudit.models.causal import Causal, causal_model
 from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.pretrained import TransformersClassifier
 from jaxaudit.models.restore import load_weights, name_weights
-from jaxaudit.report.kinds import recorded
 from jaxaudit.runs.directory import record_files
 from jaxaudit.runs.provenance import describe_examples
 
@@ -70,9 +69,7 @@ def _job(
         options=options,
         data=describe_examples(examples),
         audit=lambda _: audit(),
-        outcome=lambda audit, provenance: Outcome(
-            recorded("efficacy", audit.result, [SOURCE], provenance), {}, record_files(audit.columns)
-        ),
+        outcome=lambda audit: Outcome(audit.result, [SOURCE], files=record_files(audit.columns)),
         label="measuring",
         extra={"weights_hash": _hash(judged), "reference_hashes": hashes, **of_model},
     )

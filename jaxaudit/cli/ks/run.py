@@ -70,7 +70,6 @@ from jaxaudit.data.paths import exists
 from jaxaudit.ensemble import Execution
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_bank, describe_scores
 from jaxaudit.shadow_models import ShadowModels
@@ -118,8 +117,8 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     learner = learner_of(sets, options.model or network, options.hidden or "")
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sets.sizes) for count, _ in trained)
 
-    def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
-        judged, bank = ks_outcome(audit, provenance), files_of_bank(options, sets, audit)
+    def outcome(audit: KSAudit) -> Outcome:
+        judged, bank = ks_outcome(audit), files_of_bank(options, sets, audit)
         where = shlex.quote(str(options.out))
         note = f"the next target needs no training: jaxaudit ks --shadows {where} --target ..." if bank else ""
         return judged._replace(files={**judged.files, **bank}, note=note)
@@ -199,7 +198,7 @@ def _with_groups(options: KSOptions) -> KSOptions:
     return with_groups_of_sets(options, inputs.sets)
 
 
-def ks_outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
+def ks_outcome(audit: KSAudit) -> Outcome:
     """The result in all of its output forms; with every model's confidences on the query set, or the targets' alone."""
     models = {
         "query": audit.query_confidences,
@@ -208,8 +207,7 @@ def ks_outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
     }
     targets = {f"target_{index}": confidences for index, confidences in enumerate(audit.target_confidences)}
     kept = {**(models if len(audit.query_confidences) else {}), "labels": audit.labels, **targets}
-    record = recorded("ks", audit.result, audit.sources, provenance)
-    return Outcome(record, kept, {"confidences.npz": arrays(kept)})
+    return Outcome(audit.result, audit.sources, kept, {"confidences.npz": arrays(kept)})
 
 
 def _of_sets(options: KSOptions, sets: Case) -> dict[str, Any]:
@@ -413,7 +411,10 @@ def prepare_by_scores(options: KSOptions) -> Job[KSAudit]:
     def audit(_: Execution) -> KSAudit:
         return judge_scores(jax.random.key(options.seed), table, test=test, by=options.by)
 
-    def outcome(audit: KSAudit, provenance: Provenance) -> Outcome:
-        return Outcome(recorded("ks", audit.result, audit.sources, provenance), {}, {})
-
-    return Job(options=options, audit=audit, outcome=outcome, data=describe_scores(table), label="comparing")
+    return Job(
+        options=options,
+        audit=audit,
+        outcome=lambda audit: Outcome(audit.result, audit.sources),
+        data=describe_scores(table),
+        label="comparing",
+    )

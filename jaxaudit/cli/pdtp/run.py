@@ -16,7 +16,6 @@ from jaxaudit.data.groups import groups_file, hash_of_groups, load_groups, numbe
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import SOURCE
-from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import record_files
 
 
@@ -61,16 +60,12 @@ def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
 
     held = {} if groups is None else {"groups": hash_of_groups(number_sets(Sets(query=groups)))}
 
-    def outcome(audit: PDTPAudit, provenance: Provenance) -> Outcome:
-        record = recorded("pdtp", audit.result, [SOURCE], provenance)
-        return Outcome(record, {"pdtp": audit.values}, record_files(audit.columns))
-
     return Job(
         options=options,
         data=table_data(whole, table, "training"),
         hashes={"table": table.content_hash, **held},
         audit=audit,
-        outcome=outcome,
+        outcome=lambda audit: Outcome(audit.result, [SOURCE], {"pdtp": audit.values}, record_files(audit.columns)),
         models=models,
         line=f"{len(records):,} records, {options.model}, on {jax.default_backend()}",
         label="measuring",

@@ -33,7 +33,6 @@ from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.provenance import describe_bank, describe_scores
 
 
@@ -117,8 +116,8 @@ def measure_scores(options: PowerOptions) -> Job[PowerAudit]:
     )
 
 
-def _outcome(audit: PowerAudit, provenance: Provenance) -> Outcome:
-    return Outcome(recorded("power", audit.result, SOURCES, provenance), {}, {})
+def _outcome(audit: PowerAudit) -> Outcome:
+    return Outcome(audit.result, SOURCES)
 
 
 def _read(options: PowerOptions) -> tuple[PowerOptions, Case]:

@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -71,8 +72,7 @@ def score_texts(options: LMOptions) -> Summary:
                 f"{long:,} of {len(encoded[name]):,} records have more tokens than the {model.positions:,} positions "
                 f"of {model.name}; shorten them, or leave them out of every set."
             )
-    tokens = {name: sum(len(tokens.tokens) for tokens in model_tokens) for name, model_tokens in encoded.items()}
-    total, done = sum(tokens.values()), 0
+    total, done = sum(len(tokens.tokens) for model_tokens in encoded.values() for tokens in model_tokens), 0
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
     columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
@@ -106,7 +106,7 @@ def score_texts(options: LMOptions) -> Summary:
         raise InputError(
             "no record has a finite score by every model; are the answers empty, or the weights not finite?"
         )
-    columns = {name: [v for v, k in zip(of, kept, strict=True) if k] for name, of in columns.items()}
+    columns = {name: [*compress(of, kept)] for name, of in columns.items()}
     # Two folders may hold one model.
     refuse_copies(columns_of(columns, options.scores.name), np.array(columns["set"]), options.scores.name)
     write_scores(options.scores, columns)

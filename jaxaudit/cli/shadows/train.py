@@ -122,7 +122,7 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     return Job(
         options=options,
         audit=train,
-        outcome=lambda bank, _: Summary(
+        outcome=lambda bank: Summary(
             (f"{out}: {len(bank)} shadow models trained.", f"What it can answer: jaxaudit shadows show {out}")
         ),
         models=lambda _: len(missing),

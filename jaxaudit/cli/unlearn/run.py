@@ -50,10 +50,8 @@ from jaxaudit.learners import NetworkLearner
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.models import PureModule, hidden_states
 from jaxaudit.models.restore import name_weights
-from jaxaudit.report.kinds import Provenance, recorded
 from jaxaudit.runs.directory import arrays
 from jaxaudit.runs.provenance import describe_examples
-from jaxaudit.unlearning import Unlearn
 
 TEST = "@test"
 
@@ -64,29 +62,6 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-def _fields(**declared: tuple[Any, Any]) -> Any:
-    """A value with these fields, each of a type and a default."""
-    return make_dataclass("MethodFields", [(name, *field) for name, field in declared.items()], frozen=True)()
-
-
-TRAINED: dict[str, Any] = {
-    "epochs": (Epochs | None, None),  # pyright: ignore[reportOperatorIssue]
-    "learning_rate": (Positive | None, None),  # pyright: ignore[reportOperatorIssue]
-}
-"""What all methods have that train; None is the usual value of the method."""
-FIELDS = {
-    "fisher": _fields(variant=(Literal["golatkar", "paper", "becker-code"], "golatkar"), alpha=(NotNegative, 3e-6)),
-    "fine-tuning": _fields(**TRAINED),
-    "gradient-ascent": _fields(**TRAINED),
-    "negative-gradient": _fields(beta=(Share, 0.95), **TRAINED),
-    "scrub": _fields(**TRAINED),
-    "ssd": _fields(selection=(NotNegative, 10.0), strength=(NotNegative, 1.0)),
-    "gradient-difference": _fields(**TRAINED),
-    "npo": _fields(beta=(Positive, 0.1), **TRAINED),
-    "simnpo": _fields(beta=(Positive, 4.5), **TRAINED),
-    "rmu": _fields(layer=(str | None, None), coefficient=(NotNegative, 2.0), **TRAINED),
-}
-"""What `--method-option` sets, by method."""
 FUNCTIONS: dict[str, Any] = {
     "fisher": unlearning.forget_by_noise,
     "fine-tuning": unlearning.fine_tune,
@@ -99,7 +74,36 @@ FUNCTIONS: dict[str, Any] = {
     "simnpo": unlearning.sim_npo,
     "rmu": unlearning.rmu,
 }
+TRAINED = {"epochs": Epochs, "learning_rate": Positive}
+"""What all methods have that train."""
+KINDS: dict[str, dict[str, Any]] = {
+    "fisher": {"variant": Literal["golatkar", "paper", "becker-code"], "alpha": NotNegative},
+    "fine-tuning": TRAINED,
+    "gradient-ascent": TRAINED,
+    "negative-gradient": {"beta": Share, **TRAINED},
+    "scrub": TRAINED,
+    "ssd": {"selection": NotNegative, "strength": NotNegative},
+    "gradient-difference": TRAINED,
+    "npo": {"beta": Positive, **TRAINED},
+    "simnpo": {"beta": Positive, **TRAINED},
+    "rmu": {"layer": str | None, "coefficient": NotNegative, **TRAINED},
+}
+"""What `--method-option` sets, by method, and of which type."""
 NOISES = {"golatkar": unlearning.golatkar, "paper": unlearning.paper, "becker-code": unlearning.becker_code}
+
+
+def _fields(name: str) -> Any:
+    """A value with the fields of a method, each of its type and with the default of the function."""
+    # What `make_methods` makes an argument of comes first.
+    usual: dict[str, Any] = {"variant": "golatkar", "layer": None, **unlearning.Recipe()._asdict()}
+    parameters = inspect.signature(FUNCTIONS[name]).parameters
+    usual |= {field: parameter.default for field, parameter in parameters.items()}
+    declared = [(field, kind, usual[field]) for field, kind in KINDS[name].items()]
+    return make_dataclass("MethodFields", declared, frozen=True)()
+
+
+FIELDS = {name: _fields(name) for name in KINDS}
+"""The fields of each method, at their defaults."""
 
 
 class Parts(NamedTuple):
@@ -117,8 +121,8 @@ def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) ->
     """The methods with these fields, which are functions of a trained model; rmu moves a layer of `net`."""
     methods: dict[str, unlearning.Unlearn] = {}
     for name, of_method in fields.items():
-        values = {field: value for field, value in vars(of_method).items() if value is not None}
-        if TRAINED.keys() <= vars(of_method).keys():
+        values = {**vars(of_method)}
+        if TRAINED.keys() <= values.keys():
             values["batch_size"] = batch_size
         if "recipe" in inspect.signature(FUNCTIONS[name]).parameters:
             of_recipe = {field: values.pop(field) for field in unlearning.Recipe._fields if field in values}
@@ -126,7 +130,7 @@ def make_methods(fields: Mapping[str, Any], batch_size: int, net: PureModule) ->
         if name == "fisher":
             values["noise"] = NOISES[values.pop("variant")]
         if name == "rmu":
-            values["hidden"] = hidden_states(net, values.pop("layer", None))
+            values["hidden"] = hidden_states(net, values.pop("layer"))
         methods[name] = partial(FUNCTIONS[name], **values)
     return methods
 
@@ -309,17 +313,17 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
             nonmembers=options.nonmembers,
             attack_epochs=options.attack_epochs or ATTACK_EPOCHS,
             forgotten=parts.forgotten,
-            notes=_notes(parts, learner, methods, method_fields),
+            notes=_notes(parts, learner, method_fields),
             execution=execution,
         )
 
-    def outcome(audit: UnlearnAudit, provenance: Provenance) -> Outcome:
+    def outcome(audit: UnlearnAudit) -> Outcome:
         forgotten = {"x": train.inputs[parts.forget], "y": train.labels[parts.forget]}
         files = {"forget.npz": arrays({**forgotten, "class_names": np.array(train.class_names)})}
         for name in (name_of_method for name_of_method in audit.models if name_of_method != UNTRAINED):
             for seed in range(audit.result.protocol.seeds):
                 files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, audit, name, seed)
-        return Outcome(recorded("unlearn", audit.result, audit.sources, provenance), {}, files)
+        return Outcome(audit.result, audit.sources, files=files)
 
     attacks = f" and {seeds} attack networks" if options.nonmembers != 0 and not of_texts else ""
     return Job(
@@ -348,9 +352,7 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
     )
 
 
-def _notes(
-    parts: Parts, learner: NetworkLearner, methods: Mapping[str, Unlearn], method_fields: Mapping[str, Any]
-) -> tuple[str, ...]:
+def _notes(parts: Parts, learner: NetworkLearner, method_fields: Mapping[str, Any]) -> tuple[str, ...]:
     notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
     fisher, ssd = method_fields.get("fisher"), method_fields.get("ssd")
     if fisher is not None:
@@ -358,16 +360,10 @@ def _notes(
             f"fisher: {fisher.variant} noise of strength alpha {fisher.alpha:g}. If the noise is too weak, nothing is "
             "forgotten; if it is too strong, everything is."
         )
-    defaults = {
-        name: {option: parameter.default for option, parameter in inspect.signature(method).parameters.items()}
-        for name, method in methods.items()
-    }
-    # Methods of language models have theirs in one value.
-    settings = {name: of["recipe"]._asdict() if "recipe" in of else of for name, of in defaults.items()}
-    trained_on = {name: options for name, options in settings.items() if "epochs" in options}
+    trained_on = {name: fields for name, fields in method_fields.items() if "epochs" in vars(fields)}
     if trained_on:
-        epochs = max(options["epochs"] for options in trained_on.values())
-        rates = [f"{options['learning_rate']:g}" for options in trained_on.values()]
+        epochs = max(fields.epochs for fields in trained_on.values())
+        rates = [f"{fields.learning_rate:g}" for fields in trained_on.values()]
         notes.append(
             f"{', '.join(trained_on)}: {epochs:,} epochs, learning rate {', '.join(rates)}. "
             "They were not tuned to your data, and what a method forgets depends on them (--method-option)."
@@ -381,7 +377,7 @@ def _notes(
     if learner.batch_coupled:
         notes += [
             f"{name}: running statistics of batch normalisation still contain the forgotten records."
-            for name in methods
+            for name in method_fields
         ]
     if not learner.net.seeded:
         notes.append(f"{UNSEEDED[:1].upper()}{UNSEEDED[1:]}.")
@@ -393,9 +389,6 @@ def _notes(
 def _write_weights(audit: UnlearnAudit, name: str, seed: int, file: IO[bytes]) -> None:
     model = jax.tree.map(lambda leaf: jnp.asarray(leaf[seed]), audit.models[name])
     file.write(safetensors_bytes(name_weights(model.params, model.state)))
-
-
-KIND = "unlearn_outputs"
 
 
 def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
@@ -415,10 +408,13 @@ def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
             jax.random.key(options.seed), methods, retrained, original=original, execution=execution
         )
 
-    def outcome(audit: UnlearnOutputsAudit, provenance: Provenance) -> Outcome:
-        return Outcome(recorded(KIND, audit.result, audit.sources, provenance), {}, {}, kind=KIND)
-
-    return Job(options=options, data=data, audit=audit, outcome=outcome, label="comparing")
+    return Job(
+        options=options,
+        data=data,
+        audit=audit,
+        outcome=lambda audit: Outcome(audit.result, audit.sources, kind="unlearn_outputs"),
+        label="comparing",
+    )
 
 
 def _read_arrays(path: Path) -> dict[str, Any]:

@@ -77,8 +77,7 @@ def make_classifier(options: Options, table: "Table") -> tuple[Options, "Example
         learner = make_learner(factory, options, examples.inputs.shape[1:], classes, len(examples))
         cost = count_step(learner, examples.inputs, examples.labels)
         number = number or usual_models_per_batch(learner, cost, TABLE_MODELS)
-        return replace(options, models_per_batch=number), examples, learner
-    if model == "nb":
+    elif model == "nb":
         examples = ordinal(table)
         learner = learners.naive_bayes(category_counts(table), classes, smoothing=options.smoothing)
     else:

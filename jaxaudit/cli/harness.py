@@ -112,12 +112,10 @@ def run(command: Command, options: Any) -> None:
             if out:
                 _save(out, record, outcome, text_at_80_columns(as_terminal(part)))
             if options.report:
-                from jaxaudit.runs.directory import write_report
+                from jaxaudit.cli.report import save_page
 
                 say("drawing the report")
-                verb = "replaced" if options.report.exists() else "written"
-                write_report(options.report, run_result)
-                say(f"{verb}: {options.report}")
+                save_page(options.report, run_result)
         finally:
             # Printed even if the directory cannot be written, so that the work is not lost.
             hint = "" if options.details else "--details prints all checks and numbers."

@@ -83,7 +83,7 @@ def _bar(label: str, more: Callable[[], str]) -> Iterator[Show]:
         task = bar.add_task(label, total=None, left="compiling")
 
         def show(done: int, total: int, left: float | None) -> None:
-            bar.update(task, completed=done, total=total, left=_with(_left(done, left), more()))
+            bar.update(task, completed=done, total=total, left=", ".join(filter(None, (_left(done, left), more()))))
 
         yield show
 
@@ -97,14 +97,10 @@ def _log(label: str, more: Callable[[], str]) -> Iterator[Show]:
         now = time.monotonic()
         if now - last >= LOG_SECONDS:
             last = now
-            rest = _left(done, left) if done < total else ""
-            say(_with(f"{label}: {done / total:.0%} after {duration(now - started)}", rest, more()))
+            words = (f"{label}: {done / total:.0%} after {duration(now - started)}", done < total and _left(done, left))
+            say(", ".join(filter(None, (*words, more()))))
 
     yield show
-
-
-def _with(*words: str) -> str:
-    return ", ".join(filter(None, words))
 
 
 def _left(done: int, seconds: float | None) -> str:

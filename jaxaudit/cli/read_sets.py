@@ -34,7 +34,6 @@ from jaxaudit.data.texts import LONGEST_NAME, Texts, read_texts
 from jaxaudit.errors import InputError, few, without_folders
 
 if TYPE_CHECKING:
-    from jaxaudit.models.causal import Adapters
     from jaxaudit.models.language_model import LanguageModel
 
 
@@ -64,7 +63,7 @@ def read_sets_of(
     Columns of groups, and `further` ones, are no inputs. Tables have `gaps`, or are refused with them.
     """
     network = options if isinstance(options, ShadowNetwork) else ShadowNetwork()
-    read = text_reader([*sets.names.values()], network, make_adapters(network)) or partial(
+    read = text_reader([*sets.names.values()], network) or partial(
         read_examples,
         options=replace(options, label=sets.label),
         groups=(*group_columns(options.groups), *further),
@@ -177,13 +176,12 @@ def label_outputs(examples: Examples, classes: int | None) -> Examples:
     return replace(examples, labels=labels, class_names=tuple(map(str, range(outputs))))
 
 
-def text_reader(
-    names: Sequence[str], network: ShadowNetwork, adapters: "Adapters | None" = None
-) -> Callable[[str], Examples] | None:
+def text_reader(names: Sequence[str], network: ShadowNetwork) -> Callable[[str], Examples] | None:
     """A function that returns the texts of a file as sequences of one length; None if the sets are no texts.
 
     The word vocabulary and the length are of all sets; with adapters, the tokenizer is that of the base model.
     """
+    adapters = make_adapters(network)
     if not any(map(is_texts, names)):
         settings = {"tokens": network.tokens, "template": network.template, "lora": adapters}
         flags = {f"--recipe {name}": value for name, value in settings.items()}

@@ -3,12 +3,15 @@
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from jaxaudit.cli.options import at_home
 from jaxaudit.cli.progress import say
+
+if TYPE_CHECKING:
+    from jaxaudit.report.kinds import Run
 
 RUN = "directory written by --out, or file with the output of --json."
 
@@ -26,12 +29,19 @@ def report(
 
     `jaxaudit ks --out run` and then `jaxaudit report run`
     """
-    from jaxaudit.runs.directory import claim_report, read_run, write_report
+    from jaxaudit.runs.directory import claim_report, read_run
 
     out = at_home(out)
     claim_report(out)
+    save_page(out, read_run(at_home(run)))
+
+
+def save_page(out: Path, run: "Run[Any]") -> None:
+    """Writes the page of a run, and says where."""
+    from jaxaudit.runs.directory import write_report
+
     verb = "replaced" if out.exists() else "written"
-    write_report(out, read_run(at_home(run)))
+    write_report(out, run)
     say(f"{verb}: {out}")
 
 

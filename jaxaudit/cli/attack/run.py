@@ -50,8 +50,8 @@ def prepare(options: AttackOptions) -> Job[Any]:
     sizes = DEMONSTRATION if options.data is None else SIZES
     iterations = options.iterations or sizes["iterations"]
     # Only shadow models of a kind that some attack learns from are trained.
-    pairs = PAIRS if any(attack.shadows == "paired" for attack in attacks) else 0
-    pooled = POOLED if any(attack.shadows == "pooled" for attack in attacks) else 0
+    kinds = {attack.shadows for attack in attacks}
+    pairs, pooled = PAIRS if "paired" in kinds else 0, POOLED if "pooled" in kinds else 0
     whole = read_table_options(options)
     candidates = options.sample or min(CANDIDATES, len(whole) // 2 * 2)
     targets = options.targets or min(sizes["targets"], candidates)

@@ -375,29 +375,22 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
     sets = Sets(query=bank.query, holdout=bank.holdout, calibration=bank.calibration)
 
     def one(place: OutputsPlace, role: Role, _: bool) -> Outputs:
-        path = place.path
-        if role == Role.MEMBERS:
-            if description.outputs in SCORED:
-                return score_outputs(place, description, len(members or ()), role.words)
-            names = members.class_names if members else classes
-            return load_outputs(place, names, len(members or ()), as_outputs(options.target_kind), of=role.words)
-        columns, called = sets[role], role.words
+        path, kind, called, scored = place.path, options.target_kind, role.words, description.outputs in SCORED
+        if members and role == Role.MEMBERS:
+            if scored:
+                return score_outputs(place, description, len(members), called)
+            return load_outputs(place, members.class_names, len(members), as_outputs(kind), of=called)
+        columns = sets[role]
         rows = columns.stop - columns.start
         if not rows:
             raise InputError(f"{place.name}: the bank has no {called}, so outputs on it cannot be compared.")
         bank_shape = (rows, *description.shape[1:])
         # A file that could hold outputs of every class is not interpreted in another way.
         plain = {(rows, description.classes), *([(rows,), (rows, 1)] if description.classes == 2 else [])}
-        of_bank_kind = (
-            options.target_kind == "auto" and bank_shape not in plain and path.suffix.lower() == ".npy" and exists(path)
-        )
-        if (
-            description.outputs in SCORED
-            or options.target_kind == "log-odds"
-            or (of_bank_kind and npy_shape(path) == bank_shape)
-        ):
+        of_bank_kind = kind == "auto" and bank_shape not in plain and path.suffix.lower() == ".npy" and exists(path)
+        if scored or kind == "log-odds" or (of_bank_kind and npy_shape(path) == bank_shape):
             return target_outputs(place, bank, columns, called)
-        return load_outputs(place, classes, rows, as_outputs(options.target_kind), of=called)
+        return load_outputs(place, classes, rows, as_outputs(kind), of=called)
 
     return file_targets(options, options.inputs, one)
 

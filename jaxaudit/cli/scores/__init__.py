@@ -1,12 +1,16 @@
 """`jaxaudit scores`: its commands, and their options. Imports nothing heavy, so that `--help` is instant."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jaxaudit.cli.harness import Command
 from jaxaudit.cli.options import KNOWN_MODELS, PLAIN, option
 from jaxaudit.cli.parsers import parse_template
+
+if TYPE_CHECKING:
+    from jaxaudit.data.scores.columns import ModelRole
 
 
 def _claim(path: Path) -> None:
@@ -51,6 +55,11 @@ class TableOptions:
         check=_claim,
         decides=False,
     )
+
+    def by_role(self, targets: Sequence[Path]) -> "dict[ModelRole, Sequence[Path]]":
+        """The models, by what is known of them."""
+        known_models = {"baseline": self.baseline, "before": self.before, "unused": self.unused, "used": self.used}
+        return {"target": targets, **known_models}
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,7 @@ if TYPE_CHECKING:
 
 def score_texts(options: LMOptions) -> Summary:
     """Scores records of text by every model and writes the table."""
-    folders = {
-        "target": (options.adapter or options.model,),
-        "baseline": options.baseline,
-        "before": options.before,
-        "unused": options.unused,
-        "used": options.used,
-    }
+    folders = options.by_role((options.adapter or options.model,))
     refuse_repeated(folders)
     _refuse_folders(options, folders)
     sides = _sides(options)
@@ -259,8 +253,7 @@ def join_samples(options: LMEvalOptions) -> Summary:
 
 
 def _joined(options: OpenUnlearningOptions | LMEvalOptions, read: Callable[[Path], EvaluationLog]) -> Summary:
-    paths: dict[ModelRole, Sequence[Path]] = {"target": options.targets}
-    paths |= {role: getattr(options, role) for role in ROLES[1:]}
+    paths = options.by_role(options.targets)
     refuse_repeated(paths)
     logs: dict[ModelRole, dict[str, EvaluationLog]] = {
         role: dict(zip(model_names(role_paths), map(read, role_paths), strict=True))

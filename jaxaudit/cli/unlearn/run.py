@@ -1,7 +1,7 @@
 """Runs `jaxaudit unlearn`: from its options to its result, of texts, too, and of files of outputs with no training."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import make_dataclass
 from functools import partial
@@ -107,13 +107,12 @@ FIELDS = {name: _fields(name) for name in KINDS}
 
 
 class Parts(NamedTuple):
-    """The training and the test records, those to forget, both in words, and limitations to show."""
+    """The training and the test records, those to forget, also in words, and what to say of all."""
 
     train: Examples
     test: Examples
     forget: np.ndarray
     forgotten: str
-    described: str
     notes: tuple[str, ...]
 
 
@@ -139,9 +138,8 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     """The training and test records, and which to forget; test records that equal a training record are left out."""
     if is_texts(options.data):
         train, test, forget = read_text_sets(options)
-        test, notes = _unseen(train, test)
         forgotten_text = f"{int(forget.sum()):,} of {len(train):,} texts"
-        return Parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)", notes)
+        return _parts(train, test, forget, forgotten_text, f"{train.name} ({len(train):,} texts)")
     whole = read_inputs(options.data or "", options)
     if options.class_name is None:
         raise InputError(
@@ -157,7 +155,7 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     chosen = np.sort(np.concatenate([rows_of_class[: options.per_class or None] for rows_of_class in of_class]))
     train = whole if len(chosen) == len(whole) else whole.take(chosen)
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
-    test, notes = _unseen(train, _test_records(whole, rest, options))
+    test = _test_records(whole, rest, options)
     label = train.class_names.index(options.class_name)
     members = np.flatnonzero(train.labels == label)
     count = round(options.fraction * len(members))
@@ -165,23 +163,22 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
     forget[members[:count]] = True
     first = f"the first {options.per_class} of each class, " if train is not whole else ""
     forgotten_text = f"{count:,} of the {len(members):,} records of class {options.class_name}"
-    return Parts(train, test, forget, forgotten_text, f"{whole.name} ({first}{len(train):,} records)", notes)
+    return _parts(train, test, forget, forgotten_text, f"{whole.name} ({first}{len(train):,} records)")
 
 
-def _unseen(train: Examples, test: Examples) -> tuple[Examples, tuple[str, ...]]:
-    """The test records that are not training records, and a note on the others."""
-    seen = find_overlap(train, test)[1]
-    if not len(seen):
-        return test, ()
+def _parts(train: Examples, test: Examples, forget: np.ndarray, forgotten_text: str, train_text: str) -> Parts:
+    """The parts without test records that are training records, and notes on both."""
+    seen, notes = find_overlap(train, test)[1], list[str]()
     if len(seen) == len(test):
         raise InputError(
             f"all {len(test):,} records of {test.name} are also training records; name others with --test-data."
         )
-    left = np.setdiff1d(np.arange(len(test)), seen)
-    are = "equals a training record and was" if len(seen) == 1 else "equal training records and were"
-    return test.take(left), (
-        f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test records.",
-    )
+    if len(seen):
+        are = "equals a training record and was" if len(seen) == 1 else "equal training records and were"
+        notes.append(f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test records.")
+        test = test.take(np.setdiff1d(np.arange(len(test)), seen))
+    used = f"Trained on {train_text}, tested on {test.name} ({len(test):,} records)."
+    return Parts(train, test, forget, forgotten_text, (used, *notes))
 
 
 def _test_records(whole: Examples, rest: np.ndarray, options: UnlearnOptions) -> Examples:
@@ -238,19 +235,24 @@ def read_text_sets(options: UnlearnOptions) -> tuple[Examples, Examples, np.ndar
             raise InputError(f"--forget: no line of {whole.source} has this value at {key!r}; is it right?")
         removed = whole.take(rows)
     tell_of_chats([whole, removed, test], None)
-    words, gone = parse_tokens(options.tokens or "bytes"), {*zip(removed.prompts, removed.answers, strict=True)}
-    is_removed = [pair in gone for pair in zip(whole.prompts, whole.answers, strict=True)]
-    rest = np.flatnonzero(~np.array(is_removed))
+    words = parse_tokens(options.tokens or "bytes")
+    pairs, forgotten_pairs = ([*zip(texts.prompts, texts.answers, strict=True)] for texts in (whole, removed))
+    rest = _absent(pairs, forgotten_pairs)
     # Of all training records, those to forget among them, and no other: what is forgotten changes no token.
-    pairs = {*zip(whole.prompts, whole.answers, strict=True)}
-    new = [row for row, pair in enumerate(zip(removed.prompts, removed.answers, strict=True)) if pair not in pairs]
+    new = _absent(forgotten_pairs, pairs)
     counted = [whole, removed.take(new), test]
     tokenizer = BYTES if words is None else word_tokenizer(counted, words)
     every, forgotten, tested = sequences([whole, removed, test], tokenizer)
-    if not len(rest):
+    if not rest:
         raise InputError("--forget is all of --data, and no record would remain; name fewer texts.")
-    train = concatenate([every.take(rest), forgotten], every.name)
+    train = concatenate([every.take(np.array(rest)), forgotten], every.name)
     return train, tested, np.arange(len(train)) >= len(rest)
+
+
+def _absent(pairs: Sequence[tuple[str, str]], others: Iterable[tuple[str, str]]) -> list[int]:
+    """The places of the pairs that are not among the others."""
+    other_pairs = {*others}
+    return [place for place, pair in enumerate(pairs) if pair not in other_pairs]
 
 
 def _read(name: str) -> Texts:
@@ -353,7 +355,7 @@ def _filled(options: UnlearnOptions) -> UnlearnOptions:
 
 
 def _notes(parts: Parts, learner: NetworkLearner, method_fields: Mapping[str, Any]) -> tuple[str, ...]:
-    notes = [f"Trained on {parts.described}, tested on {parts.test.name} ({len(parts.test):,} records).", *parts.notes]
+    notes = [*parts.notes]
     fisher, ssd = method_fields.get("fisher"), method_fields.get("ssd")
     if fisher is not None:
         notes.append(

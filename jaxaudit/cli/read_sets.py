@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Shaped
 
 from jaxaudit.cli.options import Options, refuse_options
 from jaxaudit.cli.parsers import TEXTS, is_table, is_texts, parse_images, parse_template, parse_tokens
@@ -317,19 +317,16 @@ def read_groups(text: str, data: str, records: int, of: str) -> Shaped[np.ndarra
     return np.array(values)
 
 
-def groups_of_sets(groups: str | None, names: Sets[str], counts: Sets[int]) -> Sets[Int[np.ndarray, " records"]]:
-    """The groups of the records of each set that was dealt, of so many records; of none if no groups are named."""
-    if groups is None:
-        return Sets()
-    dealt_counts = counts.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
-    if len(dealt_counts) > 1 and groups_file(groups) is not None:
-        raise InputError(f"--groups {groups}: is a file, and there are several sets; name the column of their files.")
-    return number_sets(dealt_counts.map(lambda role, count: read_groups(groups, names[role], count, role.words)))
-
-
 def with_named_groups(sets: Sets[Examples], groups: str | None, names: Sets[str]) -> Sets[Examples]:
     """The sets, with the groups of the records of those that were dealt, if any are named."""
-    values = groups_of_sets(groups, names, sets.map(lambda _, examples: len(examples)))
+    if groups is None:
+        return sets
+    dealt_sets = sets.only(Role.QUERY, Role.HOLDOUT, Role.MEMBERS)
+    if len(dealt_sets) > 1 and groups_file(groups) is not None:
+        raise InputError(f"--groups {groups}: is a file, and there are several sets; name the column of their files.")
+    values = number_sets(
+        dealt_sets.map(lambda role, examples: read_groups(groups, names[role], len(examples), role.words))
+    )
     return sets.map(lambda role, examples: replace(examples, groups=values[role]) if role in values else examples)
 
 

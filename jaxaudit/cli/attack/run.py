@@ -62,8 +62,13 @@ def prepare(options: AttackOptions) -> Job[Any]:
     key = jax.random.key(options.seed)
     splits = draw(key, examples, iterations, targets)
     how: dict[str, Any] = {"shadow_pairs": pairs, "pooled_shadows": pooled, "measured": min(MEASURED, iterations)}
-    names = ",".join(attack.name for attack in attacks)
-    settled = replace(options, sample=candidates, attacks=names, iterations=iterations, targets=targets)
+    options = replace(
+        options,
+        sample=candidates,
+        attacks=",".join(attack.name for attack in attacks),
+        iterations=iterations,
+        targets=targets,
+    )
 
     def models(models_per_batch: int) -> int:
         *counts, left_out = models_to_train(splits, learner, **how, models_per_batch=models_per_batch)
@@ -92,7 +97,7 @@ def prepare(options: AttackOptions) -> Job[Any]:
         return Outcome(result, audit.sources, files={"scores.npz": arrays(kept)})
 
     return Job(
-        options=settled,
+        options=options,
         data=table_data(whole, table, "candidate"),
         hashes={"table": table.content_hash},
         audit=audit,

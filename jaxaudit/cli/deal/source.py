@@ -235,8 +235,11 @@ class TextSource(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        content = hash_of([self.hashes.tobytes()])
-        return {"name": self.name, "content_hash": content, "sha256": file_hash(self.path)}
+        return {
+            "name": self.name,
+            "content_hash": hash_of([self.hashes.tobytes()]),
+            "sha256": file_hash(self.path),
+        }
 
     def refuse_telling(self, written: bool) -> None:
         if written and COLUMN in self.left_out:

@@ -122,8 +122,8 @@ def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
         notes.append(f"The network is {pretrained}, built from its configuration with eager attention.")
         for path in paths:
             source = without_folders(str(path))
-            kinds = {array.dtype for array in weights[path].values() if array.dtype.itemsize < 4}
-            halved = sorted({str(kind) for kind in kinds if kind.kind in "fV"})
+            kinds = {array.dtype for array in weights[path].values()}
+            halved = sorted(str(kind) for kind in kinds if kind.itemsize < 4 and kind.kind in "fV")
             notes += [f"{source}: converted from {', '.join(halved)} to float32"] if halved else []
             weights[path] = pretrained.as_named_here(weights[path], source)
 
@@ -205,8 +205,7 @@ def _of_language_model(options: EfficacyOptions) -> Job[EfficacyAudit]:
     for note in tokenizer.notes:
         say(note)
     tell_of_chats([texts], template, [tokenizer])
-    encoded = tokenizer.encode_texts(texts, template)
-    (examples,) = padded([texts], [encoded], tokenizer.end, tokenizer.positions)
+    (examples,) = padded([texts], [tokenizer.encode_texts(texts, template)], tokenizer.end, tokenizer.positions)
     say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")
     judged = causal_model(folder)
     references_by_name = {name: causal_model(path) for name, path in sources if path}

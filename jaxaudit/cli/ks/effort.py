@@ -56,7 +56,7 @@ def plan_audit(
     full: Work,
     networks: Sequence[tuple[str, str]],
     learner_of: Callable[[str, str], SteppedLearner],
-    of_tests: Callable[[Work, Work], Mapping[str, Any]],
+    of_tests: Callable[[Options, Work, Work], Mapping[str, Any]],
     *,
     epochs_last: bool = False,
 ) -> tuple[Options, Summary]:
@@ -72,11 +72,10 @@ def plan_audit(
     def plan_of_effort(effort: str) -> Plan:
         return choose(full, map(cost_of_network, networks), effort, free)
 
-    effort = options.effort
-    plan = plan_of_effort(effort)
+    plan = plan_of_effort(options.effort)
     network, work = networks[plan.network], plan.work
     number = options.models_per_batch or usual_models_per_batch(learner_of(*network), plan.cost)
-    chosen = {"model": network[0], "hidden": network[1], "epochs": work.epochs, **of_tests(work, full)}
+    chosen = {"model": network[0], "hidden": network[1], "epochs": work.epochs, **of_tests(options, work, full)}
     if max(work.records) < max(full.records):
         chosen["sample"] = max(work.records)
     planned = with_usual(replace(options, **chosen), models_per_batch=number)
@@ -97,7 +96,7 @@ def plan_audit(
         lines.append(f"  reduced: {'; '.join(reduced)}")
         lines.append(f"  --effort full: {time_of(in_full, plan.cost)}; nothing reduced")
     numbers = {
-        "effort": effort,
+        "effort": options.effort,
         "operations": plan.operations,
         "seconds": seconds_of(plan.operations, plan.cost),
         "reduced": list(reduced),

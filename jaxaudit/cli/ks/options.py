@@ -247,8 +247,6 @@ def _inputs(options: KSOptions) -> KSInputs:
                 "models remember is compared; give outputs on both, as of --target."
             )
     common = {*Role}.intersection(*map(roles, models))
-    unknown = {Role.MEMBERS} & common if banked and Role.MEMBERS not in sets.names else set[Role]()
-    common -= unknown
     anywhere = {role for model in models for role in roles(model)}
     anywhere |= {*sets.names.only(Role.HOLDOUT, Role.MEMBERS)} if models else set()
     left_out = [
@@ -256,9 +254,9 @@ def _inputs(options: KSOptions) -> KSInputs:
         for model in models
         for role in sorted(anywhere - roles(model))
     ]
-    left_out += [
-        f"outputs on the {role.words} are not used: a bank has none, and no --deal names them" for role in unknown
-    ]
+    if banked and Role.MEMBERS in common - {*sets.names}:
+        common.remove(Role.MEMBERS)
+        left_out.append(f"outputs on the {Role.MEMBERS.words} are not used: a bank has none, and no --deal names them")
     names = sets.names if not models or banked else sets.names.only(Role.QUERY, Role.CALIBRATION, *common)
     return KSInputs(
         sets._replace(names=names),

@@ -109,8 +109,7 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
 
     def plan_of(options: KSOptions, sets: Case) -> tuple[KSOptions, Summary]:
         work, networks = work_of(given_options, options, sets, tests), networks_of(given_options, options, tests)
-        of_tests = partial(changed_fields, options)
-        return plan_audit(given_options, options, sets, work, networks, partial(learner_of, sets), of_tests)
+        return plan_audit(given_options, options, sets, work, networks, partial(learner_of, sets), changed_fields)
 
     options, sets, plan = planned_sets(options, whole, key, plan_of)
     tests = tests_of(options, len(whole.targets))
@@ -192,10 +191,9 @@ def _judged(
 
 def _with_groups(options: KSOptions) -> KSOptions:
     """The options with the groups of the sets' files; what is left out of the audit is said on stderr."""
-    inputs = options.inputs
-    for line in inputs.left_out:
+    for line in options.inputs.left_out:
         say(line)
-    return with_groups_of_sets(options, inputs.sets)
+    return with_groups_of_sets(options, options.inputs.sets)
 
 
 def ks_outcome(audit: KSAudit) -> Outcome:

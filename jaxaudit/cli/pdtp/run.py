@@ -9,10 +9,10 @@ from jaxaudit.audits.left_out import models_trained
 from jaxaudit.audits.pdtp.audit import PDTPAudit, measure_pdtp
 from jaxaudit.cli.classifiers import DEFAULT_DATA, drawn, make_classifier, read_table_options, table_data
 from jaxaudit.cli.pdtp import PDTPOptions
-from jaxaudit.cli.read_sets import with_dealt_groups
+from jaxaudit.cli.read_sets import group_columns, with_dealt_groups
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data.examples import Sets
-from jaxaudit.data.groups import groups_file, hash_of_groups, load_groups, number_sets
+from jaxaudit.data.groups import hash_of_groups, load_groups, number_sets
 from jaxaudit.ensemble import Execution
 from jaxaudit.learners import LeavesOneOut
 from jaxaudit.metrics.pdtp import SOURCE
@@ -22,10 +22,8 @@ from jaxaudit.runs.directory import record_files
 def prepare(options: PDTPOptions) -> Job[PDTPAudit]:
     """The work for these options."""
     options = with_dealt_groups(options, options.data or "")
-    drop = options.drop
-    if options.groups is not None and groups_file(options.groups) is None and options.is_file:
-        drop = (*drop, options.groups)
-    whole = read_table_options(replace(options, drop=drop))
+    columns = group_columns(options.groups) if options.is_file else ()
+    whole = read_table_options(replace(options, drop=(*options.drop, *columns)))
     generator = np.random.default_rng(options.seed)
     chosen = drawn(generator, len(whole), options.sample, "--sample", whole.name)
     table = whole if len(chosen) == len(whole) else whole.take(chosen)

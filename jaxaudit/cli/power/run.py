@@ -151,5 +151,5 @@ def _work(given_options: PowerOptions, options: PowerOptions, sets: Case) -> Wor
     return Work(query, calibration, 0, (), query, (test,), epochs, batch_size, lightest=(lightest,))
 
 
-def _models(work: Work, _: Work) -> dict[str, object]:
+def _models(_: PowerOptions, work: Work, __: Work) -> dict[str, object]:
     return {"models": sum(models_by_test(work).values())}

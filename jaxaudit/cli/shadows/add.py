@@ -65,14 +65,13 @@ def add(options: AddOptions) -> Summary:
 
     Files whose outputs do not show which model they belong to are named on stderr.
     """
-    path, files, model = options.bank, options.files, options.model
-    bank = load_bank(path)
+    bank, model = load_bank(options.bank), options.model
     if model is not None and model >= len(bank):
         raise InputError(f"--model {model}: the bank has {len(bank)} models, numbered from 0.")
     with working_in(bank.directory):
         # Loaded again under the lock, because another process may have added outputs.
-        bank = load_bank(path)
-        placed, unshown = _placed(bank, files, model)
+        bank = load_bank(options.bank)
+        placed, unshown = _placed(bank, options.files, model)
         for placed_model in placed:
             if placed_model.new:
                 _write(bank, placed_model)
@@ -282,8 +281,7 @@ def _columns(records: int, query_rows: Path | None, holdout_rows: Path | None) -
         (f"--holdout-rows names all {records} records, so there is no query set.", not len(query)),
     )
     rest = np.setdiff1d(left, query)
-    counts = Counts(query=len(query), holdout=len(holdout), calibration=len(rest))
-    return np.concatenate([query, holdout, rest]), counts
+    return np.concatenate([query, holdout, rest]), Counts(query=len(query), holdout=len(holdout), calibration=len(rest))
 
 
 def _described(foreign: Foreign, counts: Counts) -> Description:

@@ -174,19 +174,15 @@ def _estimator(options: TrainOptions, query: Examples) -> EstimatorLearner | Non
 def _in_words(options: TrainOptions, source: ModelSource) -> str:
     """The recipe in words: every option of the models and their training, and hashes of your own code."""
     source_hash = model_hash(options)
-    set_fields = [
-        field
+    facts = [
+        f"{field.flag.removeprefix('--').removeprefix('recipe ').replace('-', ' ')} "
+        + (" ".join(map(str, field.value)) if isinstance(field.value, tuple) else str(field.value))
         for field in fields_of(options)
         if field.declared.panel in (MODEL, TRAINING)
         and source in field.of
         and field.declared.decides
         and field.value not in (None, ())
         and field.name != "models_per_batch"
-    ]
-    facts = [
-        f"{field.flag.removeprefix('--').removeprefix('recipe ').replace('-', ' ')} "
-        + (" ".join(map(str, field.value)) if isinstance(field.value, tuple) else str(field.value))
-        for field in set_fields
     ]
     return ", ".join([*facts, *([f"source of model {source_hash}"] if source_hash else [])])
 

@@ -239,8 +239,7 @@ def read_text_sets(options: UnlearnOptions) -> tuple[Examples, Examples, np.ndar
     pairs, forgotten_pairs = ([*zip(texts.prompts, texts.answers, strict=True)] for texts in (whole, removed))
     rest = _absent(pairs, forgotten_pairs)
     # Of all training records, those to forget among them, and no other: what is forgotten changes no token.
-    new = _absent(forgotten_pairs, pairs)
-    counted = [whole, removed.take(new), test]
+    counted = [whole, removed.take(_absent(forgotten_pairs, pairs)), test]
     tokenizer = BYTES if words is None else word_tokenizer(counted, words)
     every, forgotten, tested = sequences([whole, removed, test], tokenizer)
     if not rest:
@@ -285,8 +284,9 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     network = options.model or NETWORK
     # Checks that need no data come first.
     names = parse_names(options.methods or "", METHODS, "--methods")
-    fields_by_method = {name: FIELDS[name] for name in names if name in FIELDS}
-    method_fields = with_fields("--method-option", options.method_option, fields_by_method)
+    method_fields = with_fields(
+        "--method-option", options.method_option, {name: FIELDS[name] for name in names if name in FIELDS}
+    )
     of_texts = is_texts(options.data)
     if parse_model(network) is None:
         refuse_other_network(network, is_of_texts(network), of_texts)

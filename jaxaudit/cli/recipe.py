@@ -177,9 +177,10 @@ def load_estimator(name: str, parameters: Sequence[str], classes: int) -> "Estim
     estimator = load_value(name, code)
     if isinstance(estimator, type) or not is_estimator(estimator):
         estimator = _made_without_arguments(name, estimator)
-    if not is_of_sklearn(name) and (isinstance(estimator, type) or not is_estimator(estimator)):
+    is_class = isinstance(estimator, type)
+    if not is_of_sklearn(name) and (is_class or not is_estimator(estimator)):
         return None
-    if isinstance(estimator, type):
+    if is_class:
         raise InputError(f"--model {name} needs arguments: give them in a function of your own, as file.py:make.")
     words, usual = dict(parameter.split("=", 1) for parameter in parameters), settable(estimator)
     unknown = [parameter for parameter in words if parameter not in usual]

@@ -378,8 +378,6 @@ def refuse_in_records(
 
 def _columns_with(groups: np.ndarray, array: np.ndarray) -> list[int]:
     """The columns of an array that have the groups' values row by row."""
-    if array.shape[:1] != groups.shape or not len(array):
-        return []
     columns = array.reshape(len(array), -1)
     if columns.dtype.kind in "SU":
         return [place for place, column in enumerate(columns.T) if all(map(_within, _words(groups), _words(column)))]
@@ -393,7 +391,7 @@ def _columns_with(groups: np.ndarray, array: np.ndarray) -> list[int]:
 
 def _other_names(groups: np.ndarray, array: np.ndarray) -> list[int]:
     """The columns of whole numbers or texts that have one value for each group, and another one for each other."""
-    if array.shape[:1] != groups.shape or not len(array) or array.dtype.kind not in "biufSU":
+    if array.dtype.kind not in "biufSU":
         return []
     columns = array.reshape(len(array), -1)
     first, numbers = np.unique(groups, return_index=True, return_inverse=True)[1:]

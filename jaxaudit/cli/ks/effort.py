@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxaudit.audits.ks.tests_of_use import KSTest
@@ -35,17 +36,22 @@ LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", 
 
 
 def planned_sets(
-    options: Options, whole: Case, key: Any, plan_of: Callable[[Options, Case], tuple[Options, Summary]]
+    given_options: Options, options: Options, whole: Case, work_of: Callable[[Case], Work], **how: Any
 ) -> tuple[Options, Case, Summary | None]:
-    """The options with what their plan chose, the sets as far as it uses them, and what is said of it, if anything."""
-    sets, plan = take_records(whole, options.sample, key), None
-    in_full = options.effort == "full"
-    if not in_full or options.models_per_batch is None:
-        options, summary = plan_of(options, sets)
-        plan = None if in_full else summary
-        for line in plan.lines if plan else ():
-            say(line)
-        sets = take_records(whole, options.sample, key)
+    """The options with what their plan chose, the sets as far as it uses them, and what is said of it, if anything.
+
+    `work_of` is what the options ask for; see `plan_audit` for the other arguments.
+    """
+    key, in_full = jax.random.key(options.seed), options.effort == "full"
+    sets = take_records(whole, options.sample, key)
+    if in_full and options.models_per_batch is not None:
+        return options, sets, None
+    options, plan = plan_audit(given_options, options, sets, work_of(sets), **how)
+    sets = take_records(whole, options.sample, key)
+    if in_full:
+        return options, sets, None
+    for line in plan.lines:
+        say(line)
     return options, sets, plan
 
 
@@ -55,7 +61,7 @@ def plan_audit(
     sets: Case,
     full: Work,
     networks: Sequence[tuple[str, str]],
-    learner_of: Callable[[str, str], SteppedLearner],
+    learner_of: Callable[[Case, str, str], SteppedLearner],
     of_tests: Callable[[Options, Work, Work], Mapping[str, Any]],
     *,
     epochs_last: bool = False,
@@ -67,14 +73,14 @@ def plan_audit(
 
     @cache
     def cost_of_network(network: tuple[str, str]) -> StepCost:
-        return count_step(learner_of(*network), sets.query.inputs, sets.query.labels)
+        return count_step(learner_of(sets, *network), sets.query.inputs, sets.query.labels)
 
     def plan_of_effort(effort: str) -> Plan:
         return choose(full, map(cost_of_network, networks), effort, free)
 
     plan = plan_of_effort(options.effort)
     network, work = networks[plan.network], plan.work
-    number = options.models_per_batch or usual_models_per_batch(learner_of(*network), plan.cost)
+    number = options.models_per_batch or usual_models_per_batch(learner_of(sets, *network), plan.cost)
     chosen = {"model": network[0], "hidden": network[1], "epochs": work.epochs, **of_tests(options, work, full)}
     if max(work.records) < max(full.records):
         chosen["sample"] = max(work.records)

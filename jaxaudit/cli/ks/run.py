@@ -21,7 +21,7 @@ from jaxaudit.audits.ks.target import FileTarget
 from jaxaudit.audits.ks.tests_of_use import TESTS, KSTest
 from jaxaudit.audits.ks.train import made_tests, offered, possible_tests, sizes_of, train_shadows
 from jaxaudit.audits.open_bank import open_bank, target_outputs
-from jaxaudit.cli.ks.effort import changed_fields, networks_of, plan_audit, planned_sets, work_of
+from jaxaudit.cli.ks.effort import changed_fields, networks_of, planned_sets, work_of
 from jaxaudit.cli.ks.inputs import (
     MANY,
     Case,
@@ -102,16 +102,19 @@ def prepare(options: KSOptions) -> Job[KSAudit] | Summary:
     network = options.model or ("liu-cnn" if is_image(whole.query) else "mlp")
     tell_of_large_numbers(network, (examples.inputs for examples in whole.sets.values()))
     options = replace(options, model=network)
-    key = jax.random.key(options.seed)
 
     def learner_of(sets: Case, model: str, hidden: str) -> SteppedLearner:
         return make_shadow_learner(replace(options, model=model, hidden=hidden), sets.query, sets.records)
 
-    def plan_of(options: KSOptions, sets: Case) -> tuple[KSOptions, Summary]:
-        work, networks = work_of(given_options, options, sets, tests), networks_of(given_options, options, tests)
-        return plan_audit(given_options, options, sets, work, networks, partial(learner_of, sets), changed_fields)
-
-    options, sets, plan = planned_sets(options, whole, key, plan_of)
+    options, sets, plan = planned_sets(
+        given_options,
+        options,
+        whole,
+        lambda sets: work_of(given_options, options, sets, tests),
+        networks=networks_of(given_options, options, tests),
+        learner_of=learner_of,
+        of_tests=changed_fields,
+    )
     tests = tests_of(options, len(whole.targets))
     learner = learner_of(sets, options.model or network, options.hidden or "")
     models = len(sets.simulated) + sum(count for _, trained in sizes_of(tests, sets.sizes) for count, _ in trained)

@@ -14,7 +14,7 @@ from jaxaudit.audits.power.audit import (
     power_of_scores,
 )
 from jaxaudit.audits.power.result import PowerAudit
-from jaxaudit.cli.ks.effort import models_by_test, plan_audit, planned_sets, reductions
+from jaxaudit.cli.ks.effort import models_by_test, planned_sets, reductions
 from jaxaudit.cli.ks.inputs import THIRD, Case, with_calibration_set
 from jaxaudit.cli.networks import make_shadow_learner, with_defaults
 from jaxaudit.cli.options import with_usual
@@ -27,7 +27,7 @@ from jaxaudit.cli.read_sets import (
     with_dealt_groups,
 )
 from jaxaudit.cli.shared_options import named_sets
-from jaxaudit.cli.show import Job, Outcome, Summary
+from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.data import align_classes, is_image
 from jaxaudit.data.bank.bank import load_bank
 from jaxaudit.data.examples import Role, Sets
@@ -40,21 +40,23 @@ def train(options: PowerOptions) -> Job[PowerAudit]:
     """The work for these options with training."""
     given_options = options
     options, whole = _read(options)
-    key, full_work = jax.random.key(options.seed), _work(given_options, options, whole)
-
-    def plan_of(options: PowerOptions, sets: Case) -> tuple[PowerOptions, Summary]:
-        networks = [(options.model or "", options.hidden or "")]
-        work = _work(given_options, options, sets)
-        learner = _learner(options, sets)
+    full_work = _work(given_options, options, whole)
+    options, sets, plan = planned_sets(
+        given_options,
+        options,
+        whole,
+        lambda sets: _work(given_options, options, sets),
         # How much a network remembers is what is measured, so its training stays as it was asked for.
-        return plan_audit(given_options, options, sets, work, networks, lambda *_: learner, _models, epochs_last=True)
-
-    options, sets, plan = planned_sets(options, whole, key, plan_of)
+        networks=[(options.model or "", options.hidden or "")],
+        learner_of=lambda sets, *_: _learner(options, sets),
+        of_tests=_models,
+        epochs_last=True,
+    )
     work, models = _work(given_options, options, sets), options.models or SHADOW_MODELS
 
     def audit(execution: Execution) -> PowerAudit:
         measured = measure_power(
-            key,
+            jax.random.key(options.seed),
             sets.query,
             sets.sets[Role.CALIBRATION],
             _learner(options, sets),

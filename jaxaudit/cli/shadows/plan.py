@@ -409,10 +409,9 @@ def _copies(sets: Sets[Examples]) -> Bool[np.ndarray, " n"]:
     groups = [examples.groups for examples in dealt_sets.values() if examples.groups is not None]
     units = np.concatenate(groups) if groups else np.arange(len(record_hashes))
     _, index = np.unique(record_hashes, return_inverse=True)
-    first, last = np.full(index.max() + 1, len(units)), np.full(index.max() + 1, -1)
-    np.minimum.at(first, index, units)
-    np.maximum.at(last, index, units)
-    apart = first[index] != last[index]
+    # Each content once for each unit that has it; units are numbered from 0.
+    contents = np.unique(index * len(units) + units) // len(units)
+    apart = np.bincount(contents)[index] > 1
     if Role.CALIBRATION not in sets:
         return apart
     calibration_hashes = sets[Role.CALIBRATION].record_hashes.view("S16")

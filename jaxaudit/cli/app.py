@@ -39,19 +39,13 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-shadows = typer.Typer(
-    no_args_is_help=True,
-    context_settings=HELP,
-    help="Shadow models for any number of audits: trained here, by your own script, or by another tool.",
-)
-scores = typer.Typer(
-    no_args_is_help=True,
-    context_settings=HELP,
-    help="Tables of scores, a number a record and model: from models, or from what other tools leave.",
-)
-
-
-GROUPS = {"shadows": shadows, "scores": scores}
+GROUPS = {
+    title: typer.Typer(no_args_is_help=True, context_settings=HELP, help=text)
+    for title, text in {
+        "shadows": "Shadow models for any number of audits: trained here, by your own script, or by another tool.",
+        "scores": "Tables of scores, a number a record and model: from models, or from what other tools leave.",
+    }.items()
+}
 for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     words = command.name.split()
     epilog = JUDGED if hasattr(command.options, "fail_on") else DONE

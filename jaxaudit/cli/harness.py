@@ -173,9 +173,6 @@ def _save(out: Path, record: "msgspec.Struct", outcome: Outcome, table: str) -> 
         say(outcome.note)
 
 
-Question = tuple[Callable[..., object], tuple[Any, ...]]
-"""A function that raises an `InputError` for invalid arguments, and its arguments."""
-
 SET_NAME = re.compile(r"[\w\-]+(/[\w\-.+]+)?(:\d+\.\d+\.\d+)?", re.ASCII)
 NO_SETS = (*OF_SETS, ".npy", ".tsv", ".mat", ".gz", ".zip", ".safetensors")
 """Endings of names that are those of files, and of no set that is known by name."""
@@ -183,17 +180,18 @@ LONGEST = 100
 
 
 def refuse_bad_options(options: Any, together: Sequence[Callable[[Any], object]] = ()) -> None:
-    """Checks that the options of a command are consistent and that every path they name exists."""
+    """Checks that the options of a command are consistent and that every path they name exists.
+
+    All that is wrong is told at once.
+    """
     inherited = [vars(kind)["check"] for kind in type(options).__mro__ if "check" in vars(kind)]
-    ask([*_questions(options), *((check, (options,)) for check in (*inherited, refuse_without_effect, *together))])
-
-
-def ask(questions: Sequence[Question]) -> None:
-    """Asks all, whatever the others say."""
     problems: dict[str, None] = {}
-    for question, arguments in questions:
+    for check, *arguments in [
+        *_checks(options),
+        *((check, options) for check in (*inherited, refuse_without_effect, *together)),
+    ]:
         try:
-            question(*arguments)
+            check(*arguments)
         except InputErrors as errors:
             problems |= dict.fromkeys(errors.problems)
         except InputError as error:
@@ -204,25 +202,26 @@ def ask(questions: Sequence[Question]) -> None:
         raise InputErrors(tuple(problems))
 
 
-def _questions(options: Any) -> Iterator[Question]:
+def _checks(options: Any) -> Iterator[tuple[Any, ...]]:
+    """Functions that raise an `InputError` for invalid arguments, each with its arguments."""
     fields = [field for field in fields_of(options) if field.value is not None]
     values_by_name = {field.name: field.value for field in fields}
     out = values_by_name.get("out")
     for field in fields:
         for value in field.value if isinstance(field.value, tuple) else (field.value,):
             if field.declared.check:
-                yield field.declared.check, (value,)
+                yield field.declared.check, value
             if field.declared.names in PLACES:
-                yield _check_place, (field, value)
+                yield _check_place, field, value
     if "report" in values_by_name:
         from jaxaudit.runs.directory import claim_report
 
-        yield claim_report, (values_by_name["report"], out)
+        yield claim_report, values_by_name["report"], out
     if out:
         # Imported here because it takes half a second.
         from jaxaudit.runs.directory import claim
 
-        yield claim, (out,)
+        yield claim, out
 
 
 def _check_place(field: OptionField, value: Any) -> None:

@@ -335,10 +335,8 @@ SHOWN = 10
 
 def read_scores(path: Path, directions: Iterable[tuple[str, str]] = ()) -> ScoreTable:
     """The table of scores in a file, as `load_scores` reads it; says on stderr what was ignored or guessed."""
-    scores_by_way: dict[str, list[str]] = {"lower": [], "higher": []}
-    for score, way in directions:
-        scores_by_way[way].append(score)
-    table = load_scores(path, **scores_by_way)
+    pairs = [*directions]
+    table = load_scores(path, **{way: [score for score, of in pairs if of == way] for way in ("lower", "higher")})
     for note in table.notes:
         say(f"{table.name}: {note}")
     # An index of rows without a name, as pandas writes it, is nobody's score.
@@ -346,11 +344,11 @@ def read_scores(path: Path, directions: Iterable[tuple[str, str]] = ()) -> Score
     if ignored:
         counted = "1 column is" if len(ignored) == 1 else f"{len(ignored)} columns are"
         say(f"{table.name}: {counted} not used: {', '.join(map(repr, ignored[:SHOWN]))}")
-    ways = {
-        way: [name for name in table.guessed if table.directions[name] == sign]
+    taken = [
+        f"{way}: {', '.join(names[:SHOWN])}"
         for way, sign in (("lower", -1), ("higher", 1))
-    }
-    taken = [f"{way}: {', '.join(names[:SHOWN])}" for way, names in ways.items() if names]
+        if (names := [name for name in table.guessed if table.directions[name] == sign])
+    ]
     if taken:
         say(
             f"{table.name}: by their names, scores are taken for records that were used as {'; as '.join(taken)} "

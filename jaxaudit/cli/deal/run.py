@@ -154,28 +154,26 @@ def dealt_units(
 
 def draw_deal(key: OneKey, options: DealOptions, units: DealtUnits) -> dict[str, Bool[np.ndarray, " records"]]:
     """Deals records at random: True for the records of each side (`query`, `members`, `holdout`), by its name."""
-    count, groups = len(units.of_record), units.of_record if units.whole else None
-    if units.within:
-        drawn, members = deal_within(stream(key, "deal"), units.of_record, options.held, options.members_share or 0.0)
-        stay = {} if options.members_share is None else {"members": members}
-        return {"query": ~(drawn | members), **stay, "holdout": drawn}
-    drawn = deal_holdout(
-        stream(key, "deal"), count, options.held if options.withdraw is None else options.withdraw, groups
-    )
+    key, count, groups = stream(key, "deal"), len(units.of_record), units.of_record if units.whole else None
     if options.withdraw is not None:
+        drawn = deal_holdout(key, count, options.withdraw, groups)
         return {"query": drawn, "members": ~drawn}
-    if options.members_share is None:
-        return {"query": ~drawn, "holdout": drawn}
-    members = deal_members(stream(key, "deal"), drawn, options.members_share, groups)
-    return {"query": ~(drawn | members), "members": members, "holdout": drawn}
+    share = options.members_share
+    if units.within:
+        drawn, members = deal_within(key, units.of_record, options.held, share or 0.0)
+    else:
+        drawn = deal_holdout(key, count, options.held, groups)
+        members = np.zeros(count, bool) if share is None else deal_members(key, drawn, share, groups)
+    stay = {} if share is None else {"members": members}
+    return {"query": ~(drawn | members), **stay, "holdout": drawn}
 
 
 def single_groups(units: DealtUnits, rows: Mapping[str, np.ndarray]) -> tuple[tuple[str, ...], bool]:
     """What to say of single groups of the query set, and whether scores would name any of them, each on its own.
 
-    At 5%, adjusted for all groups, of one target. Nothing is said without groups or a holdout. `rows` is of each side.
+    At 5%, adjusted for all groups, of one target. Nothing is said without a holdout. `rows` is of each side.
     """
-    if not units.written or "holdout" not in rows:
+    if "holdout" not in rows:
         return (), False
     query, holdout = (np.bincount(units.of_record[rows[side]], minlength=units.count) for side in ("query", "holdout"))
     groups, held = int((query > 0).sum()), int((holdout > 0).sum())

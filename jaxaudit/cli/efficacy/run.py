@@ -15,7 +15,7 @@ from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy, measu
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy import EfficacyOptions
 from jaxaudit.cli.own_code import pretrained_config
-from jaxaudit.cli.parsers import is_texts, parse_hidden, parse_reference, parse_template
+from jaxaudit.cli.parsers import UNTRAINED, is_texts, parse_hidden, parse_reference, parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.read_sets import label_outputs, outputs_for, read_inputs, read_told, tell_of_chats
 from jaxaudit.cli.recipe import make_factory
@@ -31,11 +31,12 @@ from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.learners import network
 from jaxaudit.learners.learner import init_key
 from jaxaudit.metrics.efficacy import SOURCE
-from jaxaudit.models import MLP, RUN_ONCE, pure_module
+from jaxaudit.models import MLP, RUN_ONCE, PureModule, pure_module
 from jaxaudit.models.causal import Causal, causal_model
 from jaxaudit.models.language_model import LanguageModel
 from jaxaudit.models.pretrained import TransformersClassifier
 from jaxaudit.models.restore import load_weights, name_weights
+from jaxaudit.randomness import OneKey
 from jaxaudit.runs.directory import record_files
 from jaxaudit.runs.provenance import describe_examples
 
@@ -92,13 +93,18 @@ def _demonstration(options: EfficacyOptions) -> Job[EfficacyAudit]:
     original, retrained = (jax.tree.map(lambda leaf, m=m: jnp.asarray(leaf[m]), trained) for m in (0, 1))
     references = (
         NamedWeights("retrained", *retrained),
-        NamedWeights("untrained", *jax.jit(learner.net.init, compiler_options=RUN_ONCE)(init_key(key))),
+        _untrained(learner.net, init_key(key)),
     )
     judged, examples = NamedWeights("original", *original), digits.take(forget, f"{len(forget)} of the digits {CLASS}")
     notes = ("jaxaudit trained original on all records, retrained without these, both from the weights of untrained.",)
     say(f"evaluating three models on {examples.name}")
     audit = partial(measure_efficacy, learner.net, judged, examples, references=references, notes=notes)
     return _job(options, judged, references, examples, audit)
+
+
+def _untrained(net: PureModule, key: OneKey) -> NamedWeights:
+    """The initial weights of a network."""
+    return NamedWeights(UNTRAINED, *jax.jit(net.init, compiler_options=RUN_ONCE)(key))
 
 
 def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
@@ -134,10 +140,7 @@ def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
 
     judged = restore(params.resolve().name, params)
     references = [
-        restore(name, path)
-        if path
-        else NamedWeights(name, *jax.jit(net.init, compiler_options=RUN_ONCE)(jax.random.key(options.seed)))
-        for name, path in sources
+        restore(name, path) if path else _untrained(net, jax.random.key(options.seed)) for name, path in sources
     ]
     if any(path is None for _, path in sources):
         notes.append(
@@ -208,14 +211,16 @@ def _of_language_model(options: EfficacyOptions) -> Job[EfficacyAudit]:
     (examples,) = padded([texts], [tokenizer.encode_texts(texts, template)], tokenizer.end, tokenizer.positions)
     say(f"reading {len(sources) + 1} language model{'s' if sources else ''}")
     judged = causal_model(folder)
-    references_by_name = {name: causal_model(path) for name, path in sources if path}
-    for name, reference in references_by_name.items():
+    references: list[NamedWeights] = []
+    for name, path in sources:
+        assert path is not None
+        reference = causal_model(path)
         if reference.model.network != judged.model.network:
             raise InputError(
                 f"--reference {name}: its config.json or its tokenizer is not that of {judged.model.name}; weights are "
                 "compared in one network."
             )
-    references = [_named(name, reference) for name, reference in references_by_name.items()]
+        references.append(_named(name, reference))
     judged_weights = _named(judged.model.name, judged)
 
     def log_likelihood(params: dict[str, Array], tokens: Array, rest: dict[str, Array] | None = None) -> Array:

@@ -293,19 +293,17 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
     if not len(indices):
         return {}
     shadows = shadows_kept.take(indices)
-    counts = [len(sets.read[role].record_hashes) if role in sets.read else 0 for role in ROLES]
-    starts = np.cumsum([0, *counts])
-    present = [
-        (start, sets.read[role], sets.sets[role])
-        for role, start in zip(ROLES, starts, strict=False)
-        if role in sets.sets
-    ]
-    columns = np.concatenate([start + positions(whole, part) for start, whole, part in present])
-    records = int(starts[-1])
+    roles = [role for role in ROLES if role in sets.read]
+    counts = {role.value: len(sets.read[role].record_hashes) for role in roles}
+    records = sum(counts.values())
+    starts = np.cumsum([0, *counts.values()])
+    columns = np.concatenate(
+        [start + positions(sets.read[role], sets.sets[role]) for role, start in zip(roles, starts, strict=False)]
+    )
     dropped = np.ones(records, bool)
     dropped[columns] = False
     labels = np.full(records, -1, np.int32)
-    labels[columns] = np.concatenate([part.labels for *_, part in present])
+    labels[columns] = np.concatenate([sets.sets[role].labels for role in roles])
     models, texts = len(shadows.membership), shadows.pool.classless
 
     def in_columns(values: np.ndarray, kind: type[Any]) -> np.ndarray:
@@ -327,7 +325,7 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
         class_names=() if texts else sets.query.class_names,
         records=records,
         models=models,
-        counts=Counts(**dict(zip(ROLES, counts, strict=True))),
+        counts=Counts(**counts),
         hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
         sampled_alike=audit.sampled_alike and SampledAlike.of(audit.sampled_alike._asdict()),
         images=options.images or "none",

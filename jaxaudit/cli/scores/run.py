@@ -93,8 +93,7 @@ def score_texts(options: LMOptions) -> Summary:
                 say(f"the scores of {done:,} of {total:,} tokens are kept: the same command goes on from there")
             raise
     kept = np.all([np.isfinite(columns[f"{name}.{score}"]) for name in models for score in SCORES], axis=0)
-    left_out = Counter(of for of, is_kept in zip(columns["set"], kept, strict=True) if not is_kept)
-    for of, count in left_out.items():
+    for of, count in Counter(compress(columns["set"], ~kept)).items():
         say(f"left out: {count:,} records of {of} without a finite number by every model, such as those of one token")
     if not kept.any():
         raise InputError(

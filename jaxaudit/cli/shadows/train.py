@@ -61,18 +61,18 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     query, parts = sets.parts[0], [examples.inputs for examples in sets.parts]
     columns, gaps = columns_as_read(sets.parts), gaps_of(sets.parts)
     estimator, inputs = _estimator(options, query), np.concatenate(parts)
-    if estimator is not None and columns and has_encoder(estimator.prototype):
+    if estimator and columns and has_encoder(estimator.prototype):
         say(f"{estimator.kind} encodes its columns, and gets the {len(columns)} of the table as they are")
         estimator, inputs = replace(estimator, columns=columns), as_indices(inputs, columns)
-    if estimator is None and gaps:
+    if estimator and gaps:
+        say(f"{estimator.kind} gets NaN for empty cells in {few(map(repr, gaps))}")
+        estimator = replace(estimator, gaps=gaps)
+    elif gaps:
         raise InputError(
             f"columns {few(map(repr, gaps))} have empty cells, from which no network learns: train a pipeline of "
             "scikit-learn with an imputer (--model FILE.py:make), leave these columns out (--drop), or, with pandas, "
             "rows (frame.dropna())."
         )
-    if estimator is not None and gaps:
-        say(f"{estimator.kind} gets NaN for empty cells in {few(map(repr, gaps))}")
-        estimator = replace(estimator, gaps=gaps)
     source = ModelSource.ESTIMATOR if estimator else options.source
     options = options if estimator else _filled(options, query)
     tell_of_large_numbers(None if estimator else options.model, parts)
@@ -103,8 +103,7 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     arrays = deal_bank(key, sets, description, options.coins)
     refuse_other(out, earlier, description)
     missing = np.setdiff1d(np.arange(description.models), done)
-    members = arrays[MEMBERSHIP][missing].sum(axis=1)
-    for line in _estimate(description, members, learner, cost):
+    for line in _estimate(description, arrays[MEMBERSHIP][missing].sum(axis=1), learner, cost):
         say(line)
 
     def train(execution: Execution) -> Bank:

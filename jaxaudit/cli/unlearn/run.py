@@ -322,9 +322,12 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     def outcome(audit: UnlearnAudit) -> Outcome:
         forgotten = {"x": train.inputs[parts.forget], "y": train.labels[parts.forget]}
         files = {"forget.npz": arrays({**forgotten, "class_names": np.array(train.class_names)})}
-        for name in (name_of_method for name_of_method in audit.models if name_of_method != UNTRAINED):
-            for seed in range(audit.result.protocol.seeds):
-                files[f"{name}-{seed:02d}.safetensors"] = partial(_write_weights, audit, name, seed)
+        files |= {
+            f"{name}-{seed:02d}.safetensors": partial(_write_weights, audit, name, seed)
+            for name in audit.models
+            if name != UNTRAINED
+            for seed in range(audit.result.protocol.seeds)
+        }
         return Outcome(audit.result, audit.sources, files=files)
 
     attacks = f" and {seeds} attack networks" if options.nonmembers != 0 and not of_texts else ""

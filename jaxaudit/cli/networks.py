@@ -36,8 +36,13 @@ def with_defaults(options: Options, *, set_alone: bool = True) -> Options:
     calibration = None if Role.CALIBRATION in names else other_split(query)
     if calibration is not None:
         say(f"no --calibration given; using {calibration}")
-    model = OF_TEXTS if is_texts(query) else None
-    return with_usual(options, calibration=calibration, images=IMAGES, model=model, hidden=HIDDEN)
+    return with_usual(
+        options,
+        calibration=calibration,
+        images=IMAGES,
+        model=OF_TEXTS if is_texts(query) else None,
+        hidden=HIDDEN,
+    )
 
 
 def make_shadow_learner(options: ShadowNetwork, query: Examples, records: int) -> SteppedLearner:

@@ -43,22 +43,18 @@ def progress_on_stderr(
         show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
         began, before, ended = 0.0, 0, False
 
-        def seconds_left(done: int, total: int) -> float | None:
-            """The remaining time by progress since the end of the first step; None until there is an estimate."""
-            nonlocal began, before
-            now = time.monotonic()
-            if not before:
-                began, before = now, done
-            if done <= before or now - began < LEAST_SECONDS:
-                return None
-            return (now - began) * (total - done) / (done - before)
-
         def show_and_check(done: int, total: int) -> None:
-            nonlocal ended
+            nonlocal began, before, ended
             check()
             if ended:
                 return
-            show(min(done, total), total, seconds_left(done, total))
+            now = time.monotonic()
+            if not before:
+                began, before = now, done
+            # The remaining time is estimated by the progress since the end of the first step.
+            timed = done > before and now - began >= LEAST_SECONDS
+            left = (now - began) * (total - done) / (done - before) if timed else None
+            show(min(done, total), total, left)
             if after and done >= total:
                 ended = True
                 shown.close()

@@ -55,9 +55,7 @@ def read_examples(name: str, options: SetsFlags, groups: Sequence[str] = (), gap
     return read_inputs(name, options, scaled=True, groups=groups, gaps=gaps)
 
 
-def read_sets_of(
-    sets: NamedSets, options: Options, *, further: Sequence[str] = (), gaps: bool = False
-) -> Sets[Examples]:
+def read_sets_of(sets: NamedSets, options: Any, *, further: Sequence[str] = (), gaps: bool = False) -> Sets[Examples]:
     """These sets as their files have them, with the groups of the records of those that were dealt, if any are named.
 
     Columns of groups, and `further` ones, are no inputs. Tables have `gaps`, or are refused with them.
@@ -183,9 +181,8 @@ def text_reader(names: Sequence[str], network: ShadowNetwork) -> Callable[[str],
     """
     adapters = make_adapters(network)
     if not any(map(is_texts, names)):
-        settings = {"tokens": network.tokens, "template": network.template, "lora": adapters}
-        flags = {f"--recipe {name}": value for name, value in settings.items()}
-        refuse_options(flags, f"is for texts ({', '.join(TEXTS)}), and the sets are none")
+        values = {"--recipe tokens": network.tokens, "--recipe template": network.template, "--recipe lora": adapters}
+        refuse_options(values, f"is for texts ({', '.join(TEXTS)}), and the sets are none")
         return None
     for other in (name for name in names if not is_texts(name)):
         raise InputError(

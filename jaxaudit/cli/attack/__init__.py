@@ -96,8 +96,7 @@ class AttackOptions(TableData, ClassifierOptions, Seeded, Output):
 
 
 def _check_attacks(options: AttackOptions) -> None:
-    trains = options.source is not ModelSource.BANK
-    names = ON_TARGETS if trains else ON_RECORDS
+    names = ON_RECORDS if options.source is ModelSource.BANK else ON_TARGETS
     words = parse_names(options.attacks or names[0], (*ON_TARGETS, *ON_RECORDS), "--attacks")
     if other := [name for name in words if name not in names]:
         raise InputError(

@@ -225,9 +225,15 @@ def key_writer(out: Path, names: list[str], salt: str, deal: DealtSides) -> Writ
     rows = {Role(name): places[side].tolist() for name, side in deal.sides.items()}
 
     def save(file: IO[bytes]) -> None:
-        files, label = {name: file_hash(out / name) for name in names}, deal.source.label
-        whole = deal.units.whole
-        file.write(key_as_json(DealKey(salt=salt, seed=deal.seed, groups=whole, label=label, files=files, rows=rows)))
+        key = DealKey(
+            salt=salt,
+            seed=deal.seed,
+            groups=deal.units.whole,
+            label=deal.source.label,
+            files={name: file_hash(out / name) for name in names},
+            rows=rows,
+        )
+        file.write(key_as_json(key))
 
     return save
 

@@ -97,10 +97,13 @@ class RecordSource(NamedTuple):
         """Refuses records that tell their groups, and names that a deal gives (of groups, if they are `written`)."""
         table = self.table
         if self.groups is not None:
-            columns = (*table.inputs, table.label) if table else ()
-            inputs = [name for name in table.inputs if name not in self.examples.titles] if table else []
-            cells = {name: table.cells[name].to_pylist() for name in inputs} if table else {}
-            words = {name: np.array([cell or "" for cell in column], str) for name, column in cells.items()}
+            inputs = table.inputs if table else ()
+            words = {
+                name: np.array([cell or "" for cell in table.cells[name].to_pylist()], str)
+                for name in inputs
+                if table and name not in self.examples.titles
+            }
+            columns = (*inputs, table.label) if table else ()
             refuse_in_records(self.groups, self.examples, columns, words)
         if COLUMN in (*self.left_out, *(table.names if table else ())):
             raise InputError(f"{self.name} has an array or column {COLUMN!r}, {TAKEN}.")

@@ -65,14 +65,17 @@ def _job(
 ) -> Job[EfficacyAudit]:
     """The work of measuring weights by `audit`; `config_hash` is of the configuration that builds the network."""
     of_model = {"model_hash": config_hash} if config_hash else {}
-    hashes = {reference.name: _hash(reference) for reference in references}
     return Job(
         options=options,
         data=describe_examples(examples),
         audit=lambda _: audit(),
         outcome=lambda audit: Outcome(audit.result, [SOURCE], files=record_files(audit.columns)),
         label="measuring",
-        extra={"weights_hash": _hash(judged), "reference_hashes": hashes, **of_model},
+        extra={
+            "weights_hash": _hash(judged),
+            "reference_hashes": {reference.name: _hash(reference) for reference in references},
+            **of_model,
+        },
     )
 
 

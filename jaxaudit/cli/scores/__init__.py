@@ -58,8 +58,13 @@ class TableOptions:
 
     def by_role(self, targets: Sequence[Path]) -> "dict[ModelRole, Sequence[Path]]":
         """The models, by what is known of them."""
-        known_models = {"baseline": self.baseline, "before": self.before, "unused": self.unused, "used": self.used}
-        return {"target": targets, **known_models}
+        return {
+            "target": targets,
+            "baseline": self.baseline,
+            "before": self.before,
+            "unused": self.unused,
+            "used": self.used,
+        }
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _parts(options: LMOptions, folder: Path) -> tuple[Path, Path | None]:
     return (options.model, folder) if is_adapter else (folder, None)
 
 
-def _refuse_folders(options: LMOptions, folders: Mapping[str, Sequence[Path]]) -> None:
+def _refuse_folders(options: LMOptions, folders: Mapping[ModelRole, Sequence[Path]]) -> None:
     """Refuses folders that are no models, or adapters of no named model, before texts are read, which takes longer."""
     from jaxaudit.models.pretrained import ADAPTER, model_entries
 

@@ -80,8 +80,7 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     out = options.bank or Path()
     earlier = bank_there(out)
     done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
-    cost = None
-    number = _models_per_batch(options.models_per_batch, earlier, done)
+    number, cost = _models_per_batch(options.models_per_batch, earlier, done), None
     if isinstance(learner, SteppedLearner):
         cost = count_step(learner, query.inputs, query.labels)
         number = number or usual_models_per_batch(learner, cost)

@@ -405,13 +405,10 @@ def prepare_given(options: UnlearnOptions) -> Job[UnlearnOutputsAudit]:
         name: read_models_of(name, _read_arrays(path), labels, options.outputs_kind) for name, path in paths.items()
     }
     data = {name: _described(paths[name], side) for name, side in sides.items()}
-    retrained, original = sides.pop(RETRAINED), sides.get(ORIGINAL)
-    methods = {name: side for name, side in sides.items() if name != ORIGINAL}
+    retrained, original = sides.pop(RETRAINED), sides.pop(ORIGINAL, None)
 
     def audit(execution: Execution) -> UnlearnOutputsAudit:
-        return score_unlearning(
-            jax.random.key(options.seed), methods, retrained, original=original, execution=execution
-        )
+        return score_unlearning(jax.random.key(options.seed), sides, retrained, original=original, execution=execution)
 
     return Job(
         options=options,

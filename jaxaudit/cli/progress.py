@@ -93,8 +93,9 @@ def _log(label: str, more: Callable[[], str]) -> Iterator[Show]:
         now = time.monotonic()
         if now - last >= LOG_SECONDS:
             last = now
-            words = (f"{label}: {done / total:.0%} after {duration(now - started)}", done < total and _left(done, left))
-            say(", ".join(filter(None, (*words, more()))))
+            rest = _left(done, left) if done < total else ""
+            words = (f"{label}: {done / total:.0%} after {duration(now - started)}", rest, more())
+            say(", ".join(filter(None, words)))
 
     yield show
 

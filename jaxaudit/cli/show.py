@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from jaxaudit.ensemble import Execution
+    from jaxaudit.json_types import StrictStruct
     from jaxaudit.runs.directory import Writer
 
 
@@ -31,7 +32,7 @@ class Outcome(NamedTuple):
     `note` is printed when `--out` is written. `kind` is that of the run, if the command has several.
     """
 
-    result: "msgspec.Struct"
+    result: "StrictStruct"
     sources: Sequence[str]
     arrays: "Mapping[str, np.ndarray]" = MappingProxyType({})
     files: "Mapping[str, Writer]" = MappingProxyType({})

@@ -162,8 +162,11 @@ def _targets(options: AttackOptions, bank: Bank) -> tuple[tuple[RecordTarget, ..
         raise InputError(f"--target: files have {' and '.join(map(str, rows))} rows; give files of the same records.")
     records = next(iter(rows), bank.description.records)
     members = [read_members(path, records) for path in options.members] or [None] * len(odds_and_outputs)
-    triples = zip(options.target, odds_and_outputs, members, strict=True)
-    return tuple(RecordTarget(path.name, odds, row, stored) for path, (odds, stored), row in triples), records
+    targets = tuple(
+        RecordTarget(path.name, odds, row, stored)
+        for path, (odds, stored), row in zip(options.target, odds_and_outputs, members, strict=True)
+    )
+    return targets, records
 
 
 def _units(audit: AttackAudit) -> Int[np.ndarray, " records"]:

@@ -269,8 +269,10 @@ def read_text_source(options: DealOptions) -> TextSource:
     """The texts; says on stderr if they, which nobody can leave out, have the groups' values or other names of them."""
     groups, path = options.names_of_groups, expanded(options.data)
     texts = read_told(path)
-    pairs = zip(texts.prompts, texts.answers, strict=True)
-    digests = [hashlib.blake2b(json.dumps(pair).encode(), digest_size=16).digest() for pair in pairs]
+    digests = [
+        hashlib.blake2b(json.dumps(pair).encode(), digest_size=16).digest()
+        for pair in zip(texts.prompts, texts.answers, strict=True)
+    ]
     left_out = {key for line in texts.objects() for key in line}.difference((groups, *texts.keys))
     source = TextSource(texts, path, np.array(digests, "S16"), tuple(sorted(left_out)))
     if groups is None:

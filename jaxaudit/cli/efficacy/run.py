@@ -64,7 +64,6 @@ def _job(
     config_hash: str | None = None,
 ) -> Job[EfficacyAudit]:
     """The work of measuring weights by `audit`; `config_hash` is of the configuration that builds the network."""
-    of_model = {"model_hash": config_hash} if config_hash else {}
     return Job(
         options=options,
         data=describe_examples(examples),
@@ -74,7 +73,7 @@ def _job(
         extra={
             "weights_hash": _hash(judged),
             "reference_hashes": {reference.name: _hash(reference) for reference in references},
-            **of_model,
+            **({"model_hash": config_hash} if config_hash else {}),
         },
     )
 

@@ -69,13 +69,14 @@ def score_texts(options: LMOptions) -> Summary:
     total, done = sum(len(tokens.tokens) for model_tokens in encoded.values() for tokens in model_tokens), 0
     counted = f"{len(models)} model{'s' if len(models) > 1 else ''}"
     say(f"scoring {len(columns['set']):,} records by {counted}: {total:,} tokens")
-    columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in encoded["target"]]
-    columns["covariate.prompt_tokens"] = [tokens.start for tokens in encoded["target"]]
+    target = encoded["target"]
+    columns["covariate.tokens"] = [len(tokens.tokens) - tokens.start for tokens in target]
+    columns["covariate.prompt_tokens"] = [tokens.start for tokens in target]
     if None in sides:
         # Words that only one of several sources has would make its set look easier or harder than it is, and so used.
         say("no covariates of words: no deal.json beside the files says that their sets were dealt at random")
     else:
-        difficulty = token_difficulty(encoded["target"], columns.get("group", columns.get("pair")))
+        difficulty = token_difficulty(target, columns.get("group", columns.get("pair")))
         columns |= {f"covariate.words_{order}": numbers for order, numbers in zip(ORDERS, difficulty.T, strict=True)}
     with progress_on_stderr("scoring") as progress:
 

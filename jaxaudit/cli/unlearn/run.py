@@ -250,8 +250,8 @@ def read_text_sets(options: UnlearnOptions) -> tuple[Examples, Examples, np.ndar
 
 def _absent(pairs: Sequence[tuple[str, str]], others: Iterable[tuple[str, str]]) -> list[int]:
     """The places of the pairs that are not among the others."""
-    other_pairs = {*others}
-    return [place for place, pair in enumerate(pairs) if pair not in other_pairs]
+    absent = {*pairs}.difference(others)
+    return [place for place, pair in enumerate(pairs) if pair in absent]
 
 
 def _read(name: str) -> Texts:

@@ -60,14 +60,11 @@ def read_sets_of(sets: NamedSets, options: Any, *, further: Sequence[str] = (), 
 
     Columns of groups, and `further` ones, are no inputs. Tables have `gaps`, or are refused with them.
     """
+    columns, groups = (*group_columns(options.groups), *further), options.groups
+    read_others = partial(read_examples, options=replace(options, label=sets.label), groups=columns, gaps=gaps)
     network = options if isinstance(options, ShadowNetwork) else ShadowNetwork()
-    read = text_reader([*sets.names.values()], network) or partial(
-        read_examples,
-        options=replace(options, label=sets.label),
-        groups=(*group_columns(options.groups), *further),
-        gaps=gaps,
-    )
-    return with_named_groups(sets.names.map(lambda _, name: read(name)), options.groups, sets.names)
+    read = text_reader([*sets.names.values()], network) or read_others
+    return with_named_groups(sets.names.map(lambda _, name: read(name)), groups, sets.names)
 
 
 def load_told(name: str, options: Columns, **how: Any) -> Examples:

@@ -303,11 +303,10 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
         say("--tests all: the shadow test needs classes, and is left out")
     if ALL in names:
         names = tuple(test.name for test in possible_tests(shadows, targets))
-    allowed = ", ".join(tests_by_name)
-    unknown = [name for name in names if name not in tests_by_name]
-    if unknown:
+    if unknown := [name for name in names if name not in tests_by_name]:
         raise InputError(
-            f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows {allowed}."
+            f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows "
+            f"{', '.join(tests_by_name)}."
         )
     values = fields_of_tests(options, len(targets))
     tests = made_tests(shadows, [offered(tests_by_name[name], values) for name in names])

@@ -149,8 +149,9 @@ def _work(given_options: PowerOptions, options: PowerOptions, sets: Case) -> Wor
     query, calibration = len(sets.query), len(sets.sets[Role.CALIBRATION])
     test = PowerModels(models=options.models or SHADOW_MODELS)
     lightest = test.lighter() if given_options.models is None else test
-    epochs, batch_size = options.epochs or 1, options.batch_size
-    return Work(query, calibration, 0, (), query, (test,), epochs, batch_size, lightest=(lightest,))
+    return Work(
+        query, calibration, 0, (), query, (test,), options.epochs or 1, options.batch_size, lightest=(lightest,)
+    )
 
 
 def _models(_: PowerOptions, work: Work, __: Work) -> dict[str, object]:

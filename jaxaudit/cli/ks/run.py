@@ -55,7 +55,7 @@ from jaxaudit.cli.read_sets import (
     with_groups_of_sets,
     with_named_groups,
 )
-from jaxaudit.cli.shadows.plan import count_of, counted
+from jaxaudit.cli.shadows.plan import count_of, unread_examples
 from jaxaudit.cli.show import Job, Outcome, Summary
 from jaxaudit.data import is_image
 from jaxaudit.data.bank.bank import Bank, load_bank
@@ -354,7 +354,7 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
     if name is None or not all(Role.MEMBERS in model.places for model in options.inputs.targets):
         return None
     if description.outputs in SCORED:
-        members = counted("members", name)
+        members = unread_examples("members", name)
     else:
         members = _reader_as(options, description)(name)
         first = replace(members.take(slice(1)), labels=np.zeros(1, int), class_names=description.names)

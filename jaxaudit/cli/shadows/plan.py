@@ -350,11 +350,11 @@ def count_bank_sets(options: BankOptions) -> BankSets:
     }
     refuse_options(values, "is for records that are read, and of scores only their number is known")
     names = named_sets(options).names.only(*ROLES)
-    sets = with_named_groups(names.map(lambda role, text: counted(f"--{role}", text)), options.groups, names)
+    sets = with_named_groups(names.map(lambda role, text: unread_examples(f"--{role}", text)), options.groups, names)
     return BankSets(sets, Hashes(), np.zeros(sum(map(len, sets.values())), bool))
 
 
-def counted(flag: str, text: str) -> Examples:
+def unread_examples(flag: str, text: str) -> Examples:
     """Records without classes, of which only their number is known."""
     count = count_of(flag, text)
     return Examples(np.zeros((count, 0), np.float32), np.zeros(count, int), NO_CLASS, text)

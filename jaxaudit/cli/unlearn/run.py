@@ -248,9 +248,9 @@ def read_text_sets(options: UnlearnOptions) -> tuple[Examples, Examples, np.ndar
     return train, tested, np.arange(len(train)) >= len(rest)
 
 
-def _absent(pairs: Sequence[tuple[str, str]], others: Iterable[tuple[str, str]]) -> list[int]:
-    """The places of the pairs that are not among the others."""
-    absent = {*pairs}.difference(others)
+def _absent(pairs: Sequence[tuple[str, str]], other_pairs: Iterable[tuple[str, str]]) -> list[int]:
+    """The places of the pairs that are not among the other ones."""
+    absent = {*pairs}.difference(other_pairs)
     return [place for place, pair in enumerate(pairs) if pair in absent]
 
 

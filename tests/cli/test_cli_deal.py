@@ -403,8 +403,8 @@ def test_the_label_has_its_name_or_is_named(sets: Path) -> None:
     assert done.code == 0, done.err
     fewer = [f"{row}.5,{row % 7},{row % 4}" for row in range(60, 120)]
     Path("c@1.csv").write_text("\n".join(["x,y,activity", *fewer, ""]))
-    sets = ("--deal", "a@b/deal", "--calibration", "c@1.csv")
-    done = jaxaudit(*plan[:-1], "of-three", *sets)
+    with_signs = ("--deal", "a@b/deal", "--calibration", "c@1.csv")
+    done = jaxaudit(*plan[:-1], "of-three", *with_signs)
     assert done.code == 0, done.err
     # The label is of the table; in which order the columns of the arrays are is not known.
     mixed = ("--query", "deal/query.csv", "--calibration", "other.npz", "--label", "activity")

@@ -10,9 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
+from support.banks import train
 from support.cli_runs import arrays, content, jaxaudit, records, refused
 from support.deals import ROLES
 
+from jaxaudit import load_bank
 from jaxaudit.data import Key, key_as_json, record_order
 
 COUNT = 600
@@ -258,3 +260,15 @@ def test_files_of_another_deal_are_refused(folder: Path, tmp_path: Path) -> None
     told["rows"]["query"].reverse()
     (tmp_path / "key.json").write_text(json.dumps(told))
     refused(words, ("does not match its commitment",))
+
+
+def test_beside_a_bank_every_model_answers_by_set(folder: Path):
+    inputs, labels = records(3, 0.4, 60)
+    np.savez("calibration.npz", x=inputs, y=labels, class_names=np.array(["a", "b", "c"]))
+    plan = ("shadows", "plan", *BLIND[1:], "--calibration", "calibration.npz", "--models", "19", "--out", "bank")
+    done = jaxaudit(*plan)
+    assert done.code == 0, done.err
+    train(load_bank("bank"), range(19))
+    judged = ("ks", "--shadows", "bank", *BLIND[1:])
+    refused((*judged, "--target", "answers_deal/apart", *ANSWERS), ("and another model has none", "by set"))
+    assert jaxaudit(*judged, "--target", "answers_deal/apart", "--json").code == 0

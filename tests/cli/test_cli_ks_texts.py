@@ -134,6 +134,14 @@ def test_the_power_of_texts():
     assert done.result["separation"]["models"] == 19
 
 
+@pytest.mark.outer
+def test_a_part_of_texts_alone_becomes_the_calibration_set():
+    done = jaxaudit("power", "--query", "deal/query.jsonl", *MODELS, "--epochs", "1", "--models", "19", "--json")
+    assert done.code == 0, done.err
+    data = done.result["provenance"]["data"]
+    assert data["query"]["records"] + data["calibration"]["records"] == COUNT
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

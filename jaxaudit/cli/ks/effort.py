@@ -72,15 +72,19 @@ def plan_audit(
     free = Free(given_options.sample is None, given_options.epochs is None, epochs_last)
 
     @cache
+    def learner(network: tuple[str, str]) -> SteppedLearner:
+        return learner_of(sets, *network)
+
+    @cache
     def cost_of_network(network: tuple[str, str]) -> StepCost:
-        return count_step(learner_of(sets, *network), sets.query.inputs, sets.query.labels)
+        return count_step(learner(network), sets.query.inputs, sets.query.labels)
 
     def plan_of_effort(effort: str) -> Plan:
         return choose(full, map(cost_of_network, networks), effort, free)
 
     plan = plan_of_effort(options.effort)
     network, work = networks[plan.network], plan.work
-    number = options.models_per_batch or usual_models_per_batch(learner_of(sets, *network), plan.cost)
+    number = options.models_per_batch or usual_models_per_batch(learner(network), plan.cost)
     chosen = {"model": network[0], "hidden": network[1], "epochs": work.epochs, **of_tests(options, work, full)}
     if max(work.records) < max(full.records):
         chosen["sample"] = max(work.records)

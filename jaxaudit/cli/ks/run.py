@@ -326,7 +326,7 @@ def _read_sets(options: KSOptions, bank: Bank) -> dict[str, Examples]:
         # Of records without classes only their number is known.
         for role in ROLES:
             size = getattr(description.sizes, role)
-            if role in names and (count := count_of(role, names[role])) != size:
+            if role in names and (count := count_of(f"--{role}", names[role])) != size:
                 raise InputError(f"{names[role]}: has {count} records, and the bank has {size} of its {role}.")
         return {}
     read = _reader_as(options, description)
@@ -354,7 +354,7 @@ def _read_members(options: KSOptions, bank: Bank) -> Examples | None:
     if name is None or not all(Role.MEMBERS in model.places for model in options.inputs.targets):
         return None
     if description.outputs in SCORED:
-        members = unread_examples("members", name)
+        members = unread_examples("--members", name)
     else:
         members = _reader_as(options, description)(name)
         first = replace(members.take(slice(1)), labels=np.zeros(1, int), class_names=description.names)
@@ -376,7 +376,12 @@ def _read_targets(options: KSOptions, bank: Bank, members: Examples | None) -> t
 
     def one(place: OutputsPlace, role: Role, _: bool) -> Outputs:
         path, kind, called, scored = place.path, options.target_kind, role.words, description.outputs in SCORED
-        if members and role == Role.MEMBERS:
+        if role == Role.MEMBERS:
+            if members is None:
+                raise InputError(
+                    f"{place.name}: has outputs on the known members, and another model has none; give the outputs of "
+                    "every model by set, on the same sets."
+                )
             if scored:
                 return score_outputs(place, description, len(members), called)
             return load_outputs(place, members.class_names, len(members), as_outputs(kind), of=called)

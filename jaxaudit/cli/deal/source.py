@@ -99,7 +99,7 @@ class RecordSource(NamedTuple):
         if self.groups is not None:
             inputs = table.inputs if table else ()
             words = {
-                name: np.array([cell or "" for cell in table.cells[name].to_pylist()], str)
+                name: np.array(["" if cell is None else cell for cell in table.cells[name].to_pylist()], str)
                 for name in inputs
                 if table and name not in self.examples.titles
             }

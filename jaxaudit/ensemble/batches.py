@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, cores
-from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve
+from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve, loop_body
 from jaxaudit.learners.learner import (
     Learner,
     Moment,
@@ -111,7 +111,7 @@ def run_block(
             chosen = jax.tree.map(lambda x: jnp.broadcast_to(x, (weights.shape[1], *x.shape)), batch)
         return jax.vmap(step)(states, chosen, weights[index], moments)
 
-    return jax.lax.fori_loop(start, stop, body, states)
+    return jax.lax.fori_loop(start, stop, loop_body(body), states)
 
 
 MODELS = 8

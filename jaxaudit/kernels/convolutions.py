@@ -1,4 +1,4 @@
-"""How a network's convolutions are computed when many models take a step together.
+"""How a network's convolutions are computed: by many models that take a step together, and in loops on a CPU.
 
 `vmap` of a convolution over its kernel is a grouped convolution, whose gradients are slow on many devices (jax issue
 13800). So its outputs, the gradient of its inputs and that of its kernel each have another form, equal up to rounding:
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend import core
 from jaxtyping import Array
@@ -105,9 +106,70 @@ def in_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:
         flat = lambda *leaves: function(*jax.tree.unflatten(tree, leaves))  # noqa: E731
         letters = parsed_form(form, convolutions_of(flat, *leaves))
         closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
-        return jax.tree.unflatten(jax.tree.structure(shapes), _evaluated(closed, leaves, letters))
+
+        def lettered(equation: Any, inputs: Array, kernel: Array) -> Array:
+            convolution = _described(equation, [inputs, kernel])
+            return convolve(letters[convolution], convolution.params, inputs, kernel)
+
+        return jax.tree.unflatten(jax.tree.structure(shapes), _evaluated(closed, leaves, lettered))
 
     return computed
+
+
+def loop_body(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as the body of a loop: on a CPU with every convolution's axes in the order batch, space, channels.
+
+    XLA's CPU backend brings convolutions into this order outside of loops alone (jax issue 12868). In the body of one,
+    another order, such as that of a kernel's gradient, takes 10 to 40 times as long. The results are equal up to
+    rounding; without convolutions, or on another device, they are the function's own. Differentiate before, not after:
+    a gradient has convolutions of its own.
+    """
+    if jax.default_backend() != "cpu":
+        return function
+
+    def computed(*args: Any) -> Any:
+        leaves, tree = jax.tree.flatten(args)
+        flat = lambda *leaves: function(*jax.tree.unflatten(tree, leaves))  # noqa: E731
+        closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+        if _convolves(closed.jaxpr):
+            outputs = _evaluated(closed, leaves, _channels_last)
+        else:
+            outputs = core.jaxpr_as_fun(closed)(*leaves)
+        return jax.tree.unflatten(jax.tree.structure(shapes), outputs)
+
+    return computed
+
+
+def _convolves(jaxpr: Any) -> bool:
+    return any(
+        equation.primitive.name == PRIMITIVE or any(_convolves(inner.jaxpr) for inner in _inner(equation).values())
+        for equation in jaxpr.eqns
+    )
+
+
+def _channels_last(equation: Any, inputs: Array, kernel: Array) -> Array:
+    numbers, rank = equation.params["dimension_numbers"], inputs.ndim
+    last = lax.ConvDimensionNumbers(
+        (0, rank - 1, *range(1, rank - 1)), (rank - 1, rank - 2, *range(rank - 2)), (0, rank - 1, *range(1, rank - 1))
+    )
+    outputs = lax.conv_general_dilated_p.bind(
+        inputs.transpose(_batch_space_channels(numbers.lhs_spec)),
+        kernel.transpose(_space_channels(numbers.rhs_spec)),
+        **{**equation.params, "dimension_numbers": last},
+    )
+    return outputs.transpose(np.argsort(_batch_space_channels(numbers.out_spec)))
+
+
+def _batch_space_channels(spec: Sequence[int]) -> tuple[int, ...]:
+    """The axes of inputs or outputs, of which JAX names batch and channels first."""
+    batch, channels, *space = spec
+    return batch, *space, channels
+
+
+def _space_channels(spec: Sequence[int]) -> tuple[int, ...]:
+    """The axes of a kernel: space, channels in, channels out."""
+    channels_out, channels_in, *space = spec
+    return *space, channels_in, channels_out
 
 
 def convolve(letters: str, params: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) -> Array:
@@ -151,9 +213,8 @@ def _plain(params: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) ->
 def _by_patches(items: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array) -> Array:
     params = dict(items)
     numbers = params["dimension_numbers"]
-    # To batch, space, channels; and to space, channels in, channels out.
-    inputs = inputs.transpose(numbers.lhs_spec[0], *numbers.lhs_spec[2:], numbers.lhs_spec[1])
-    kernel = kernel.transpose(*numbers.rhs_spec[2:], numbers.rhs_spec[1], numbers.rhs_spec[0])
+    inputs = inputs.transpose(_batch_space_channels(numbers.lhs_spec))
+    kernel = kernel.transpose(_space_channels(numbers.rhs_spec))
     strides, window = params["window_strides"], kernel.shape[:-2]
     inputs = lax.pad(
         inputs, jnp.zeros((), inputs.dtype), [(0, 0, 0), *((a, b, 0) for a, b in params["padding"]), (0, 0, 0)]
@@ -179,11 +240,7 @@ def _by_patches(items: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array
         precision=params["precision"],
         preferred_element_type=params["preferred_element_type"],
     ).reshape(batch, *sizes, kernel.shape[-1])
-    # Back from batch, space, channels to the axes that the network has.
-    places = {
-        axis: place for place, axis in enumerate((numbers.out_spec[0], *numbers.out_spec[2:], numbers.out_spec[1]))
-    }
-    return out.transpose(*(places[axis] for axis in range(out.ndim)))
+    return out.transpose(np.argsort(_batch_space_channels(numbers.out_spec)))
 
 
 def _in_turn(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -215,7 +272,8 @@ def _inner(equation: Any) -> dict[str, Any]:
     return {} if name is None else {name: equation.params[name]}
 
 
-def _evaluated(closed: Any, args: Sequence[Any], letters: dict[Convolution, str]) -> list[Any]:
+def _evaluated(closed: Any, args: Sequence[Any], convolution: Callable[[Any, Array, Array], Array]) -> list[Any]:
+    """The outputs of a program whose convolutions are computed by `convolution(equation, inputs, kernel)`."""
     values = dict(zip(map(id, closed.jaxpr.constvars), closed.consts, strict=True))
     values |= dict(zip(map(id, closed.jaxpr.invars), args, strict=True))
 
@@ -225,11 +283,10 @@ def _evaluated(closed: Any, args: Sequence[Any], letters: dict[Convolution, str]
     for equation in closed.jaxpr.eqns:
         inputs, inner = [value_of(variable) for variable in equation.invars], _inner(equation)
         if equation.primitive.name == PRIMITIVE:
-            convolution = _described(equation, inputs)
-            outputs: Any = [convolve(letters[convolution], convolution.params, *inputs)]
+            outputs: Any = [convolution(equation, *inputs)]
         elif inner:
             (program,) = inner.values()
-            outputs = _evaluated(program, inputs, letters)
+            outputs = _evaluated(program, inputs, convolution)
         else:
             with equation.ctx.manager:
                 outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))

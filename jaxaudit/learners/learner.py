@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Real, UInt32
 
-from jaxaudit.kernels.convolutions import Convolution
+from jaxaudit.kernels.convolutions import Convolution, loop_body
 from jaxaudit.randomness import OneKey
 
 Progress = Callable[[int, int], None]
@@ -203,7 +203,7 @@ def train_by_steps(
             new = take_step(learner, state, inputs[chosen], labels[chosen], weight, moment)
             return jax.tree.map(lambda old, now: jnp.where(jnp.any(weight > 0), now, old), state, new), None
 
-        return jax.lax.scan(take, state, (*batches, jnp.arange(len(batches[0]))))[0]
+        return jax.lax.scan(loop_body(take), state, (*batches, jnp.arange(len(batches[0]))))[0]
 
     return jax.lax.fori_loop(0, learner.epochs, epoch, learner.init(init_key(key)))
 

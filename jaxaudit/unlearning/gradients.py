@@ -18,6 +18,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from jaxaudit.errors import check_ranges
+from jaxaudit.kernels.convolutions import loop_body
 from jaxaudit.learners.learner import Inputs, Labels, traced_batches
 from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.randomness import stream
@@ -59,7 +60,7 @@ def one_pass(key: OneKey, epoch: int | Int[Array, ""], chosen: Chosen, batch_siz
 
 def each_step(over: Pass, step: Callable[[Int[Array, ""], Minibatch, Any], Any], state: Any) -> Any:
     """The state after `step(number, minibatch, state)` for every minibatch of a pass."""
-    return lax.fori_loop(0, over.steps, lambda number, now: step(number, over[number], now), state)
+    return lax.fori_loop(0, over.steps, loop_body(lambda number, now: step(number, over[number], now)), state)
 
 
 def tokens(inputs: Inputs) -> Float[Array, " n"]:

@@ -12,7 +12,7 @@ from jax import lax
 
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.convolutions import UNROLLED, convolutions_of, in_form, parsed_form
+from jaxaudit.kernels.convolutions import UNROLLED, convolutions_of, in_form, loop_body, parsed_form
 from jaxaudit.learners import network
 
 SHAPES = {
@@ -57,6 +57,37 @@ def test_each_part_in_each_form_is_the_plain_convolution(case):
     for form, parts in zip(forms, others, strict=True):
         for mine, other in zip(parts, plain, strict=True):
             np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5, err_msg=form)
+
+
+@pytest.mark.parametrize("models", [1, 3])
+@pytest.mark.parametrize("case", SHAPES)
+def test_the_body_of_a_loop_computes_the_same_with_channels_last(case, models):
+    """Outputs and both gradients, of one model or of several, whose convolutions are grouped; checked is also that XLA
+    is given no other order of axes: in a loop on a CPU that would be slow."""
+    function, arrays = _convolution(case)
+    inputs, kernel = (array[:models] for array in arrays)
+
+    def one(inputs, kernel):
+        outputs, back = jax.vjp(function, inputs, kernel)
+        return outputs, *back(jnp.cos(outputs))
+
+    whole = jax.vmap(one) if models > 1 else lambda inputs, kernel: one(inputs[0], kernel[0])
+    body = loop_body(whole)
+    for mine, other in zip(body(inputs, kernel), whole(inputs, kernel), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5)
+    rank = kernel.ndim - 1
+    last, of_kernel = (0, rank - 1, *range(1, rank - 1)), (rank - 1, rank - 2, *range(rank - 2))
+    found = {tuple(dict(each.params)["dimension_numbers"]) for each in convolutions_of(body, inputs, kernel)}
+    assert found == {(last, of_kernel, last)}
+
+
+def test_the_body_of_a_loop_without_convolutions_is_the_function():
+    def step(index, state):
+        return {"sum": state["sum"] + index * jnp.ones(3)}
+
+    start = {"sum": jnp.zeros(3)}
+    plain = jax.make_jaxpr(lambda state: step(2, state))(start)
+    assert str(jax.make_jaxpr(lambda state: loop_body(step)(2, state))(start)) == str(plain)
 
 
 def test_more_models_than_are_unrolled_are_looped_over():

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxaudit.kernels.convolutions import loop_body
 from jaxaudit.kernels.gradient_norms.plan import GradientPlan, fixed_values, place_gradients
 from jaxaudit.kernels.gradient_norms.program import Loop, Operation, Program
 from jaxaudit.kernels.gradient_norms.rules import Gradient, Rows, differentiable, gradient_array, is_made, is_thin
@@ -94,7 +95,7 @@ def map_leaves(function: Callable[..., Any], leaves: list[Any], arrays: list[Any
         return function(leaves, arrays)
     if traced:
         stacked = [_stacked(jnp.asarray(array), size) for array in arrays]
-        parts = jax.lax.map(lambda part: function(leaves, part), stacked)
+        parts = jax.lax.map(loop_body(lambda part: function(leaves, part)), stacked)
         return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:])[:n], parts)
     leaves, place, size = _placed(leaves, size)
     parts = []
@@ -123,7 +124,7 @@ def total(
         def add(sums: Any, part: Any) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, sums, function(leaves, *part)), None
 
-        return jax.lax.scan(add, start, (stacked, w))[0]
+        return jax.lax.scan(loop_body(add), start, (stacked, w))[0]
     leaves, place, size = _placed(leaves, size)
     sums = None
     for start in range(0, n, size):

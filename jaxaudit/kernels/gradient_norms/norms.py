@@ -15,6 +15,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
+from jaxaudit.kernels.convolutions import loop_body
 from jaxaudit.kernels.gradient_norms import chunks
 from jaxaudit.kernels.gradient_norms.plan import (
     GradientPlan,
@@ -117,7 +118,7 @@ def _gradients(
     """The chunk's gradients at every place, and of the leaves that are not taken directly."""
     fixed = fixed_values(plan, leaves)
     one = partial(place_gradients, plan, fixed)
-    gradients = jax.vmap(one)(list(arrays)) if plan.batches else jax.lax.map(one, list(arrays))
+    gradients = jax.vmap(one)(list(arrays)) if plan.batches else jax.lax.map(loop_body(one), list(arrays))
     if not plan.pulled:
         return gradients, {}
     at_places = [jax.vmap(gradient_array)(gradients[place]) for place in plan.pulled_places]
@@ -206,8 +207,8 @@ def squared_grad_norms(
           Products without a stated precision are computed in full float32 on every device. `log_prob` itself must be
           precise: use `precise_log_softmax`, since near p = 1 `jax.nn.log_softmax` has an error of 1e-7 in 1 - p.
         - An example's result does not depend on the other examples; a NaN stays with its example.
-        - May be called inside `jit` and, over `params`, inside `vmap`. Chunks then run in a loop on the device, in
-          which XLA's convolutions are slow on a CPU; otherwise the host runs the loop.
+        - May be called inside `jit` and, over `params`, inside `vmap`. Chunks then run in a loop on the device;
+          otherwise the host runs the loop.
         - Memory grows with `chunk`, not with n. On several devices every chunk is split over all of them.
 
     Args:

@@ -5,13 +5,12 @@ untargeted one trains a network on outputs of shadow models (Shokri et al. 2017)
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 import optax
-from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxaudit.ensemble import Execution, fit_many, log_probs_many
@@ -207,9 +206,7 @@ OUT, IN = 0, 1
 def _network_of(features: int) -> NetworkLearner:
     """The attack network's learner, cached because every new learner is compiled again."""
 
-    def module(input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> MLP:
-        return MLP(input_shape, classes, rngs=rngs, hidden=(32,), activation=jax.nn.relu)
-
+    module = partial(MLP, hidden=(32,), activation=jax.nn.relu)
     return network(module, (features,), 2, optimizer=optax.sgd(0.01), epochs=30, batch_size=32)
 
 

@@ -6,7 +6,7 @@ measure what an attacker learns about records before and after forgetting.
 """
 
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -172,11 +172,11 @@ def _start(keys: Key[Array, " models"], features: int, classes: int) -> tuple[An
 
 def _init(key: OneKey, features: int, classes: int) -> _Net:
     """PyTorch's initialisation: weights and biases uniform within 1 / sqrt(number of inputs) of 0."""
-    count = iter(range(100))
+    places = count()
 
     def layer(inputs: int, outputs: int) -> _Layer:
         bound = inputs**-0.5
-        one, other = jax.random.split(jax.random.fold_in(key, next(count)))
+        one, other = jax.random.split(jax.random.fold_in(key, next(places)))
         return _Layer(
             jax.random.uniform(one, (inputs, outputs), minval=-bound, maxval=bound),
             jax.random.uniform(other, (outputs,), minval=-bound, maxval=bound),

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
@@ -14,8 +14,9 @@ import typer.core
 from jaxaudit.cli.attack import ATTACK
 from jaxaudit.cli.deal import DEAL
 from jaxaudit.cli.efficacy import EFFICACY
+from jaxaudit.cli.harness import run
 from jaxaudit.cli.ks import KS
-from jaxaudit.cli.options import fields_of
+from jaxaudit.cli.options import as_parameters, fields_of
 from jaxaudit.cli.pdtp import PDTP
 from jaxaudit.cli.power import POWER
 from jaxaudit.cli.progress import INTERRUPTED, Interrupted, say
@@ -31,16 +32,15 @@ from jaxaudit.version import __version__
 COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
 """The commands that audit."""
 
-HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
-    context_settings=HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands in it, too
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 
 GROUPS = {
-    title: typer.Typer(no_args_is_help=True, context_settings=HELP, help=text)
+    title: typer.Typer(no_args_is_help=True, help=text)
     for title, text in {
         "shadows": "Shadow models for any number of audits: trained here, by your own script, or by another tool.",
         "scores": "Tables of scores, a number a record and model: from models, or from what other tools leave.",
@@ -50,12 +50,14 @@ for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     words = command.name.split()
     epilog = JUDGED if hasattr(command.options, "fail_on") else DONE
     place = GROUPS.get(words[0], app)
-    place.command(words[-1], epilog=epilog, context_settings=HELP)(command.as_function())
+    place.command(words[-1], epilog=epilog)(
+        as_parameters(command.options, partial(run, command), command.doc, command.first)
+    )
 for title, place in GROUPS.items():
     app.add_typer(place, name=title)
-app.command(epilog=DONE, context_settings=HELP)(report)
-app.command(epilog=DONE, context_settings=HELP)(cite)
-app.command(context_settings=HELP)(doctor)
+app.command(epilog=DONE)(report)
+app.command(epilog=DONE)(cite)
+app.command()(doctor)
 
 
 def _print_version(is_asked: bool) -> bool:

@@ -24,7 +24,6 @@ from jaxaudit.cli.options import (
     PLACES,
     ModelSource,
     OptionField,
-    as_parameters,
     command_line,
     fields_of,
     identity_of,
@@ -65,10 +64,6 @@ class Command:
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
     compiles: bool = True
-
-    def as_function(self) -> Callable[..., None]:
-        """The command as a function for Typer."""
-        return as_parameters(self.options, lambda options: run(self, options), self.doc, self.first)
 
 
 def run(command: Command, options: Any) -> None:
@@ -205,18 +200,17 @@ def refuse_bad_options(options: Any, together: Sequence[Callable[[Any], object]]
 def _checks(options: Any) -> Iterator[tuple[Any, ...]]:
     """Functions that raise an `InputError` for invalid arguments, each with its arguments."""
     fields = [field for field in fields_of(options) if field.value is not None]
-    values_by_name = {field.name: field.value for field in fields}
-    out = values_by_name.get("out")
+    out, page = getattr(options, "out", None), getattr(options, "report", None)
     for field in fields:
         for value in field.value if isinstance(field.value, tuple) else (field.value,):
             if field.declared.check:
                 yield field.declared.check, value
             if field.declared.names in PLACES:
                 yield _check_place, field, value
-    if "report" in values_by_name:
+    if page:
         from jaxaudit.runs.directory import claim_report
 
-        yield claim_report, values_by_name["report"], out
+        yield claim_report, page, out
     if out:
         # Imported here because it takes half a second.
         from jaxaudit.runs.directory import claim
@@ -237,8 +231,8 @@ def _check_place(field: OptionField, value: Any) -> None:
 def _check_data(option: str, name: str) -> None:
     """Rejects a path that does not exist; `NAME[@SPLIT]` as in `jaxaudit.data.load`."""
     source = name.rpartition("@")[0] if "@" in name and not _mode(name) else name
-    folder = os.environ.get("JAXAUDIT_DATA")
-    for path in (source, *([] if not folder else [os.path.join(folder, source)])):
+    folder = os.environ.get("JAXAUDIT_DATA", "")
+    for path in (source, os.path.join(folder, source)):
         if source and _mode(path):
             return _check_path(option, path)
     is_set = SET_NAME.fullmatch(source) and not source.lower().endswith(NO_SETS)

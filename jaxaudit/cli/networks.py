@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
-from jaxaudit.cli.parsers import is_texts, other_split, parse_hidden
+from jaxaudit.cli.parsers import is_texts, other_split
 from jaxaudit.cli.progress import duration, say
 from jaxaudit.cli.recipe import make_adapters, make_factory, make_learner, refuse_other_network
 from jaxaudit.cli.shared_options import RecipeFlags, ShadowNetwork, named_sets
@@ -57,7 +57,7 @@ def make_shadow_learner(options: ShadowNetwork, query: Examples, records: int) -
             f"--model {name} is for images, and {query.name} has records of shape {query.inputs.shape[1:]}; use mlp, "
             "or a network of your own."
         )
-    factory = adapters or make_factory(name, parse_hidden(options.hidden or ""), options.dropout)
+    factory = adapters or make_factory(name, options.hidden, options.dropout)
     options = replace(options, epochs=options.epochs or EPOCHS)
     classes = adapters.vocabulary if adapters else vocabulary_of(query) or len(query.class_names)
     learner = make_learner(factory, options, query.inputs.shape[1:], classes, records, texts)

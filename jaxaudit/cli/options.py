@@ -393,11 +393,11 @@ def _parameter(field: OptionField, panel: str) -> inspect.Parameter:
         kind = list[kind] | None
     if field.choices:
         help = f"{help} [{' | '.join(field.choices)}]"
-    settings: dict[str, Any] = {"help": help, "metavar": declared.metavar or METAVARS.get(base, "NAME")}
     if declared.argument:
-        info = typer.Argument(**{**settings, "metavar": field.flag})
+        info = typer.Argument(help=help, metavar=field.flag)
     else:
-        info = typer.Option(*field.flags, rich_help_panel=panel or None, **settings)
+        metavar = declared.metavar or METAVARS.get(base, "NAME")
+        info = typer.Option(*field.flags, rich_help_panel=panel or None, help=help, metavar=metavar)
     return inspect.Parameter(
         field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )

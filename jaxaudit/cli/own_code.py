@@ -78,20 +78,16 @@ def load_value(text: str, code: OwnCode) -> Any:
         raise InputError(f"--model {text}: {kind} {source} has no {code.name!r}.") from error
 
 
-def source_hash(code: OwnCode | None) -> str | None:
-    """`blake2b:...` of the source file of loaded code; None for built-in code."""
-    file = code and (code.file or getattr(sys.modules.get(code.module), "__file__", None))
-    return hash_of([Path(file).read_bytes()]) if file else None
-
-
 def model_hash(options: Any) -> str | None:
     """The hash of the source file of your own loaded network among these options, or of the base model of adapters."""
     if getattr(options, "lora", None) is not None:
         from jaxaudit.models.language_model import folder_hash
 
         return folder_hash(Path(os.path.expanduser(options.model)))
-    code = next((field for field in fields_of(options) if field.declared.names == "code"), None)
-    return source_hash(cast("Any", code.declared.check)(code.value)) if code and code.value is not None else None
+    field = next((field for field in fields_of(options) if field.declared.names == "code"), None)
+    code: OwnCode | None = cast("Any", field.declared.check)(field.value) if field and field.value is not None else None
+    file = code and (code.file or getattr(sys.modules.get(code.module), "__file__", None))
+    return hash_of([Path(file).read_bytes()]) if file else None
 
 
 def _run(file: Path, module_name: str) -> ModuleType:

@@ -181,11 +181,7 @@ def text_reader(names: Sequence[str], network: ShadowNetwork) -> Callable[[str],
         values = {"--recipe tokens": network.tokens, "--recipe template": network.template, "--recipe lora": adapters}
         refuse_options(values, f"is for texts ({', '.join(TEXTS)}), and the sets are none")
         return None
-    for other in (name for name in names if not is_texts(name)):
-        raise InputError(
-            f"{other}: is no file of texts ({', '.join(TEXTS)}), as another set is; give all sets as texts."
-        )
-    sets = [read_told(name) for name in names]
+    sets = [read_beside_texts(name) for name in names]
     template = parse_template(network.template) if network.template else None
     if not adapters:
         words = parse_tokens(network.tokens or "bytes")
@@ -214,6 +210,15 @@ def read_told(name: str | Path) -> Texts:
     if reading:
         say(f"{texts.source}: {reading}")
     return texts
+
+
+def read_beside_texts(name: str) -> Texts:
+    """As `read_told`, of a set that must be a file of texts as another set is one."""
+    if not is_texts(name):
+        raise InputError(
+            f"{name}: is no file of texts ({', '.join(TEXTS)}), as another set is; give all sets as texts."
+        )
+    return read_told(name)
 
 
 def tell_of_groups(sets: Collection[Texts]) -> None:

@@ -17,7 +17,7 @@ from jaxaudit.cli.own_code import (
     parse_sized,
     pretrained_config,
 )
-from jaxaudit.cli.parsers import is_of_sklearn, parse_lora
+from jaxaudit.cli.parsers import is_of_sklearn, parse_hidden, parse_lora
 from jaxaudit.cli.shared_options import RecipeFlags, ShadowNetwork
 from jaxaudit.errors import InputError, first_line
 
@@ -29,11 +29,11 @@ ADAMW_DECAY = 0.01
 """PyTorch's default, used without --recipe weight-decay."""
 
 
-def make_factory(name: str, hidden: tuple[int, ...], dropout: float | None = None) -> Any:
-    """The model factory that `--model` names, built-in or your own; see `parse_model`."""
+def make_factory(name: str, hidden: str | None = None, dropout: float | None = None) -> Any:
+    """The model factory that `--model` names, built-in or your own; see `parse_model` and `parse_hidden`."""
     code = parse_model(name)
     if code is None:
-        return _built_in(name, hidden, dropout)
+        return _built_in(name, parse_hidden(hidden or ""), dropout)
     why = f"is of the built-in networks, and {name} is your own; put flax.nnx.Dropout into it, and"
     refuse_options({"--recipe dropout": dropout}, why)
     factory = load_value(name, code)

@@ -108,11 +108,12 @@ def cached_rows(
     """
     path = cache_path(key)
     longest = MOST_ROWS * (max(map(len, digests), default=0) + 8 * columns)
-    kept = _read(path, {"digests": (), "values": ()}, longest) or {}
-    names, values = kept.get("digests", np.zeros((0, 0), np.uint8)), kept.get("values", np.zeros((0, columns)))
-    # Of another shape is what a damaged file has.
-    fits = names.ndim == 2 and values.shape == (len(names), columns) and values.dtype == np.float64
-    rows = dict(zip(map(bytes, names), values, strict=True)) if fits else {}
+    kept, rows = _read(path, {"digests": (), "values": ()}, longest), dict[bytes, np.ndarray]()
+    if kept is not None:
+        names, values = kept["digests"], kept["values"]
+        # Of another shape is what a damaged file has.
+        if names.ndim == 2 and values.shape == (len(names), columns) and values.dtype == np.float64:
+            rows = dict(zip(map(bytes, names), values, strict=True))
     new = {digest: index for index, digest in enumerate(digests) if digest not in rows}
     if new:
         digests_of_new = {index: digest for digest, index in new.items()}

@@ -24,7 +24,7 @@ from msgspec import Meta
 from jaxaudit.data.examples import Role, Sets
 from jaxaudit.data.formats import OF_SETS, TABLES
 from jaxaudit.data.formats.arrays import NpzArrays
-from jaxaudit.data.formats.parsing import parsing, refuse_repeated_keys
+from jaxaudit.data.formats.parsing import decoded_once, parsing
 from jaxaudit.data.outputs.form import RECORD as RECORD
 from jaxaudit.data.outputs.form import SET, OutputsPlace, titles_of
 from jaxaudit.data.outputs.kinds import Kind
@@ -135,9 +135,7 @@ def key_as_json(key: Key) -> bytes:
 def read_key(path: Path) -> Key:
     """The key of a challenge, which must match its commitment."""
     with parsing(f"{path}: is not the key of a challenge", f"give the {KEY} of a blind deal."):
-        text = read_small(path, LARGEST)
-        refuse_repeated_keys(text)
-        key = msgspec.json.decode(text, type=Key)
+        key = decoded_once(read_small(path, LARGEST), Key)
     if key.commitment != key.committed:
         raise InputError(
             f"{path}: does not match its commitment, so it was changed after the deal; give the {KEY} of a blind deal, "
@@ -177,11 +175,8 @@ def answers_of(answers: Outputs, key: Key, role: Role) -> Outputs:
 
 def file_hash(path: Path) -> str:
     """SHA-256 of a file."""
-    digest = hashlib.sha256()
     with open_data(path) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 DEAL_RECORD, HOME = "deal.json", "groups.csv"

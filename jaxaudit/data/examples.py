@@ -123,7 +123,8 @@ def _hash_rows(inputs: np.ndarray) -> np.ndarray:
     digests = np.empty(len(inputs), "V16")
     step = max(1, 2**24 // max(1, inputs[0].nbytes))
     for start in range(0, len(inputs), step):
-        rows = np.ascontiguousarray(inputs[start : start + step]).reshape(len(inputs[start : start + step]), -1)
+        part = np.ascontiguousarray(inputs[start : start + step])
+        rows = part.reshape(len(part), -1)
         if rows.dtype.kind == "f":
             # -0.0 equals 0.0 but has a different byte pattern.
             rows = rows + rows.dtype.type(0)
@@ -251,12 +252,12 @@ class Sets(Mapping[Role, Value], Generic[Value]):
         return f"Sets({', '.join(f'{role}={value!r}' for role, value in self.items())})"
 
     def __or__(self, other: "Sets[Value]") -> "Sets[Value]":
-        return Sets(**{role.value: value for role, value in (*self.items(), *other.items())})
+        return Sets(**{**self, **other})
 
     def map(self, function: Callable[[Role, Value], Changed | None]) -> "Sets[Changed]":
         """The results of a function of role and value; a role whose result is None is absent."""
-        return Sets(**{role.value: function(role, value) for role, value in self.items()})
+        return Sets(**{role: function(role, value) for role, value in self.items()})
 
     def only(self, *roles: Role) -> "Sets[Value]":
         """The values of these roles."""
-        return Sets(**{role.value: value for role, value in self.items() if role in roles})
+        return Sets(**{role: value for role, value in self.items() if role in roles})

@@ -3,7 +3,7 @@
 The sets known by name are digits, tumours and wines of scikit-learn, which need no network.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -185,7 +185,7 @@ def load_table(
     elif label is not None or categorical or drop:
         raise InputError(f"{source}: is read as it is; `label`, `categorical` and `drop` are for files.")
     else:
-        whole = _EMBEDDED_TABLES[source]()
+        whole = _embedded_table(source)
     return join_tables(_pieces(lambda _: whole, split, name_or_path, ("train",)), name_or_path)
 
 
@@ -257,9 +257,8 @@ def _from_idx(folder: Path, how: Reading) -> Examples:
     return joined(parts, folder.name)
 
 
-def _from_named(names: Iterable[str], read: Callable[[str], np.ndarray], source: str, how: Reading) -> Examples:
+def _from_named(names: Collection[str], read: Callable[[str], np.ndarray], source: str, how: Reading) -> Examples:
     """Records from a mapping of names to arrays; only the needed arrays are read."""
-    names = list(names)
     pairs = find_pairs(names, source)
     chosen = choose_splits(pairs, how.split, source)
     labels = [flat(read(name)) for _, name in pairs.values()]
@@ -335,26 +334,17 @@ def digits() -> Examples:
     return Examples(images, np.asarray(labels, np.int32), tuple("0123456789"), "digits")
 
 
-def breast_cancer() -> Table:
-    """569 tumours, 30 numbers each: W. Wolberg et al. (1995), Breast Cancer Wisconsin (Diagnostic), UCI, CC BY 4.0."""
-    from sklearn.datasets import load_breast_cancer
-
-    return _table(load_breast_cancer(), "breast-cancer")
-
-
-def wine() -> Table:
-    """178 wines of three growers, 13 numbers each: S. Aeberhard, M. Forina (1992), Wine, UCI, CC BY 4.0."""
-    from sklearn.datasets import load_wine
-
-    return _table(load_wine(), "wine")
-
-
-def _table(bunch: Any, name: str) -> Table:
+def _embedded_table(name: str) -> Table:
+    # Imported here because scikit-learn takes about a second to import.
+    bunch: Any = getattr(import_module("sklearn.datasets"), _EMBEDDED_TABLES[name])()
     columns = tuple(Column(str(feature)) for feature in bunch.feature_names)
     return Table(bunch.data, columns, bunch.target.astype(np.int32), tuple(map(str, bunch.target_names)), name)
 
 
 _EMBEDDED: dict[str, Callable[[], Examples]] = {"digits": digits}
 """Sets that scikit-learn brings, so that they need no network; their one split is `train`."""
-_EMBEDDED_TABLES: dict[str, Callable[[], Table]] = {"breast-cancer": breast_cancer, "wine": wine}
+_EMBEDDED_TABLES = {"breast-cancer": "load_breast_cancer", "wine": "load_wine"}
+"""The functions of scikit-learn that load its tables. 569 tumours, 30 numbers each: W. Wolberg et al. (1995), Breast
+Cancer Wisconsin (Diagnostic), UCI, CC BY 4.0. 178 wines of three growers, 13 numbers each: S. Aeberhard, M. Forina
+(1992), Wine, UCI, CC BY 4.0."""
 TABLE_NAMES = tuple(_EMBEDDED_TABLES)

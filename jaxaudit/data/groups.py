@@ -48,7 +48,7 @@ def number_sets(values: Sets[Shaped[np.ndarray, " _"]]) -> Sets[Int[np.ndarray, 
     if not checked:
         return Sets()
     numbers = join_groups(checked)
-    groups = Sets(**dict(zip(map(str, values), split_as(numbers, checked), strict=True)))
+    groups = Sets(**dict(zip(values, split_as(numbers, checked), strict=True)))
     for (first, first_groups), (second, other) in combinations(groups.items(), 2):
         common_groups = len(np.intersect1d(first_groups, other))
         if common_groups:

@@ -97,8 +97,7 @@ def scale_images(images: np.ndarray, size: tuple[int, int], gray: bool) -> np.nd
     result = np.empty((len(images), *size, channels), np.float32)
     full = 1.0 if images.dtype.kind == "f" else float(np.iinfo(images.dtype).max)
     full *= LUMA.sum() if to_gray else 1
-    full *= 1.0 if rows is None else one
-    full *= 1.0 if columns is None else one
+    full *= one ** sum(weights is not None for weights in (rows, columns))
     step = max(1, CHUNK_BYTES // (8 * images[0].size))
     for start in range(0, len(images), step):
         # Whole numbers below 2**53 (8 + 10 + 16 + 16 bits, 16 + 16 + 16, or 16 + 10 + 13 + 13): exact in any order.
@@ -188,7 +187,7 @@ MOST_PIXELS = 2**26
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
 
 
-def load_image_folders(root: Path, size: tuple[int, int] | None = None, gray: bool = True) -> Examples:
+def load_image_folders(root: Path, size: tuple[int, int] | None, gray: bool) -> Examples:
     """The images in `root/CLASS/*`, as `[n, h, w]` if all are gray, else as `[n, h, w, 3]`.
 
     Classes are the folders in sorted order, and the images of a class the files in sorted order. Values are `uint8`, or

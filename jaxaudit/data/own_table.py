@@ -28,6 +28,7 @@ from jaxaudit.data.formats.parquet_file import (
 from jaxaudit.data.formats.text_table import (
     NAMELESS,
     TextTable,
+    are_among,
     decimal_points,
     float_cells,
     trimmed,
@@ -277,8 +278,7 @@ def read_cells(column: pa.ChunkedArray, decimal: str) -> ColumnCells:
     """The cells of a column of text; blanks around a value are ignored."""
     encoded = trimmed(column).combine_chunks().dictionary_encode()
     texts = encoded.dictionary
-    lower = pc.call_function("utf8_lower", [texts])
-    missing = _array(pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING_TEXTS))))
+    missing = _array(are_among(texts, MISSING_TEXTS))
     numbers, is_number = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
     present_texts = decimal_points(texts.filter(pa.array(~missing)), decimal)
     try:
@@ -375,9 +375,9 @@ class SourceRows:
 def source_rows(path: Path, *, label: str | None, drop: Sequence[str], groups: Sequence[str]) -> SourceRows:
     """The rows of a CSV or Parquet file, with the options with which it was read (`read_own_table`)."""
     table = read_own_table(path, label=label, drop=drop, groups=groups)
-    columns = dict(zip(table.text.header, table.text.columns, strict=True))
-    cells = typed_columns(path, table.text.header) if is_parquet(path) else pa.table(columns)
-    return SourceRows(cells, table.inputs, table.label, "" if is_parquet(path) else table.text.delimiter, table.names)
+    header, delimiter = table.text.header, "" if is_parquet(path) else table.text.delimiter
+    cells = pa.table(table.text.columns, header) if delimiter else typed_columns(path, header)
+    return SourceRows(cells, table.inputs, table.label, delimiter, table.names)
 
 
 def refuse_read_otherwise(path: Path, examples: Examples, label: str | None) -> None:

@@ -4,8 +4,7 @@ Several arrays are packed side by side as one, in float32, a slice at a time as 
 taken apart again by name where the module is called. So everything between file and module knows one array.
 """
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -19,6 +18,7 @@ from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.paths import entries, expanded
 from jaxaudit.data.selection import CLASS_NAMES, role_of
 from jaxaudit.errors import InputError
+from jaxaudit.json_types import hash_of
 
 LARGEST_WHOLE = 2**24
 """Whole numbers above this cannot all be represented in 32 bits."""
@@ -83,14 +83,16 @@ class Records:
     @cached_property
     def content_hash(self) -> str:
         """`blake2b:...` over all arrays and labels; reads everything once."""
-        digest = hashlib.blake2b(digest_size=16)
-        for name, array in sorted({**self.arrays, "": self.labels}.items()):
-            digest.update(f"{name}\0{array.dtype.newbyteorder('<').str}{array.shape}\0".encode())
-            step = max(1, BLOCK // max(1, prod(array.shape[1:]) * array.dtype.itemsize))
-            for start in range(0, len(array), step):
-                block = array[start : start + step]
-                digest.update(np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data)
-        return f"blake2b:{digest.hexdigest()}"
+
+        def contents() -> Iterator[bytes | memoryview]:
+            for name, array in sorted({**self.arrays, "": self.labels}.items()):
+                yield f"{name}\0{array.dtype.newbyteorder('<').str}{array.shape}\0".encode()
+                step = max(1, BLOCK // max(1, prod(array.shape[1:]) * array.dtype.itemsize))
+                for start in range(0, len(array), step):
+                    block = array[start : start + step]
+                    yield np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data
+
+        return hash_of(contents())
 
 
 @dataclass(frozen=True, eq=False)

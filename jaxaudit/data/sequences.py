@@ -228,7 +228,7 @@ def token_counts(examples: Examples) -> np.ndarray:
     return counts.reshape(len(inputs), columns).astype(np.float32)
 
 
-def prompts_of(texts: Texts, template: str | None = None) -> Sequence[str]:
+def prompts_of(texts: Texts, template: str | None) -> Sequence[str]:
     """The text before each answer, in its template; see `sequences`. Texts without prompts take no template."""
     if texts.form == "text":
         if template is not None:

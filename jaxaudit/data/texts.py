@@ -180,7 +180,7 @@ class Texts(NamedTuple):
 
     def reading(self) -> str | None:
         """What was taken for the answer, where the keys do not say it."""
-        if not self.are_chats or self.form == "instruction":
+        if self.form != "messages":
             return None
         words = "the last message of the assistant is the answer, all before it the prompt"
         if self.unused:

@@ -9,6 +9,7 @@ their first use: `ppp gtt` has two. `ensemble.batches` chooses it by measurement
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ def convolutions_of(function: Callable[..., Any], *args: Any) -> list[Convolutio
         for equation in jaxpr.eqns:
             if equation.primitive.name == PRIMITIVE:
                 convolutions[_described(equation, [variable.aval for variable in equation.invars])] = None
-            for inner in _inner(equation).values():
+            elif inner := _inner(equation):
                 visit(inner.jaxpr)
 
     visit(jax.make_jaxpr(function)(*args).jaxpr)
@@ -141,9 +142,9 @@ def loop_body(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _convolves(jaxpr: Any) -> bool:
-    return any(
-        equation.primitive.name == PRIMITIVE or any(_convolves(inner.jaxpr) for inner in _inner(equation).values())
-        for equation in jaxpr.eqns
+    inner_programs = filter(None, map(_inner, jaxpr.eqns))
+    return any(equation.primitive.name == PRIMITIVE for equation in jaxpr.eqns) or any(
+        _convolves(program.jaxpr) for program in inner_programs
     )
 
 
@@ -228,10 +229,7 @@ def _by_patches(items: tuple[tuple[str, Any], ...], inputs: Array, kernel: Array
         ends = [start + stride * (size - 1) + 1 for start, stride, size in zip(shift, strides, sizes, strict=True)]
         return lax.slice(inputs, (0, *shift, 0), (batch, *ends, channels), (1, *strides, 1))
 
-    shifts = [()]
-    for width in window:
-        shifts = [(*before, place) for before in shifts for place in range(width)]
-    patches = jnp.concatenate([shifted(shift) for shift in shifts], axis=-1)
+    patches = jnp.concatenate([shifted(shift) for shift in product(*map(range, window))], axis=-1)
     rows = patches.reshape(-1, patches.shape[-1])
     out = lax.dot_general(
         rows,
@@ -265,11 +263,10 @@ def _described(equation: Any, values: Sequence[Any]) -> Convolution:
     return Convolution(inputs.shape, kernel.shape, inputs.dtype, tuple(sorted(equation.params.items())))
 
 
-def _inner(equation: Any) -> dict[str, Any]:
-    """The programs within an operation that is only a call of one, by the name of the parameter."""
+def _inner(equation: Any) -> Any:
+    """The program within an operation that is only a call of one; None of any other."""
     names = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
-    name = names.get(equation.primitive.name)
-    return {} if name is None else {name: equation.params[name]}
+    return equation.params.get(names.get(equation.primitive.name))
 
 
 def _evaluated(closed: Any, args: Sequence[Any], convolution: Callable[[Any, Array, Array], Array]) -> list[Any]:
@@ -285,8 +282,7 @@ def _evaluated(closed: Any, args: Sequence[Any], convolution: Callable[[Any, Arr
         if equation.primitive.name == PRIMITIVE:
             outputs: Any = [convolution(equation, *inputs)]
         elif inner:
-            (program,) = inner.values()
-            outputs = _evaluated(program, inputs, convolution)
+            outputs = _evaluated(inner, inputs, convolution)
         else:
             with equation.ctx.manager:
                 outputs = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))

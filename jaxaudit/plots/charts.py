@@ -189,12 +189,15 @@ def draw_accuracies(axes: "Axes", records: Sequence[Any], attacks: Sequence[str]
     Lines mark the accuracy of guessing, 0.5, and a PDTP of 1 nat. Infinite PDTP is drawn at the right end.
     """
     pdtp = np.array([record.pdtp for record in records])
-    most = _most(pdtp, 0.01)
+    most = max(0.01, float(pdtp[np.isfinite(pdtp)].max(initial=0.0))) * 1.3
     for place, name in enumerate(attacks):
         accuracies = [record.accuracy[name] for record in records]
         draw_marks(axes, place, np.minimum(pdtp, most), accuracies, name, size=4.5, alpha=0.7)
     dress(axes, "PDTP of the target (nats)", "attack accuracy")
-    _set_pdtp(axes, most, (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0))
+    ticks = [0.0, *(tick for tick in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0) if tick < most)]
+    names = [f"{tick:g}" for tick in ticks]
+    # Logarithmic except for the lowest values.
+    logarithmic(axes, "x", ticks, names, (-0.001, most), "symlog", linthresh=0.01, linscale=0.4)
     axes.set_ylim(-0.02, 1.02)
     axes.axhline(0.5, color=MUTED, linewidth=1.4, linestyle=DASHES[2])
     if most > 1:
@@ -221,18 +224,6 @@ def draw_curves(axes: "Axes", curves: Mapping[str, Any]) -> None:
     for name in "xy":
         logarithmic(axes, name, ticks, [f"{tick:g}" for tick in ticks], (LEAST, 1.05))
     legend(axes, 2)
-
-
-def _most(pdtp: Float[np.ndarray, " n"], least: float) -> float:
-    """The upper end of the axis of PDTP."""
-    return max(least, float(pdtp[np.isfinite(pdtp)].max(initial=0.0))) * 1.3
-
-
-def _set_pdtp(axes: "Axes", most: float, ticks: Sequence[float]) -> None:
-    """Sets the horizontal axis to PDTP, logarithmic except for the lowest values."""
-    shown = [0.0, *(tick for tick in ticks if tick < most)]
-    names = [f"{tick:g}" for tick in shown]
-    logarithmic(axes, "x", shown, names, (-0.001, most), "symlog", linthresh=0.01, linscale=0.4)
 
 
 MARGIN, EDGE = 3.0, 1.5

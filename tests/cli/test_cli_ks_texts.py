@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = np.ones((2, len(inputs)), bool)
     rows[:, COUNT : 2 * COUNT] = rows[1, :COUNT] = False
     recipe: dict[str, Any] = {"optimizer": optax.adam(0.03), "epochs": 20, "batch_size": 25}
-    learner = small_learner(inputs.shape[1], tokenizer.vocabulary, make_factory("gpt-1-32", ()), **recipe)
+    learner = small_learner(inputs.shape[1], tokenizer.vocabulary, make_factory("gpt-1-32"), **recipe)
     said = ja.fit_many(
         *(jax.random.split(jax.random.key(1), 2), rows, inputs, np.zeros(len(inputs), int), learner),
         summarize=lambda params, _: log_probs_many(learner, params, inputs)[:, :, 0],

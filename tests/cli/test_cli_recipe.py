@@ -193,12 +193,12 @@ def test_a_warm_up_fits_into_what_a_plan_left_of_the_epochs():
 def test_every_built_in_name_makes_a_network():
     assert all(parse_model(name) is None for name in NAMES)
     for name in NAMES:
-        net = pure_module(make_factory(name, (8,), 0.1), (32, 32, 3), 3)
+        net = pure_module(make_factory(name, "8", 0.1), (32, 32, 3), 3)
         assert net.draws
         assert net.batch_coupled == (name in own_code.BUILT_IN[1:])
-    assert not any(pure_module(make_factory(name, (8,)), (32, 32, 3), 3).draws for name in ("mlp", "liu-cnn"))
-    assert pure_module(make_factory("resnet-8-8-bn", ()), (8, 8, 1), 3).batch_coupled
-    assert make_factory("resnet-14-8", ()).func is ResNet
+    assert not any(pure_module(make_factory(name, "8"), (32, 32, 3), 3).draws for name in ("mlp", "liu-cnn"))
+    assert pure_module(make_factory("resnet-8-8-bn"), (8, 8, 1), 3).batch_coupled
+    assert make_factory("resnet-14-8").func is ResNet
 
 
 # What goes together, and what does not.

@@ -34,7 +34,7 @@ def table_of(folder: Path, logs: dict[Any, list[Log]], block: int | None = None)
 def test_what_is_taken(tmp_path: Path):
     log = tofu_log(1, attacks=ATTACKS)
     read = read_log(write_log(tmp_path, log))
-    scores = read.scores
+    scores = {of: logged.scores for of, logged in read.sets.items()}
     assert set(scores["holdout"]) == set(ATTACKS)
     assert set(scores["query"]) == {*ATTACKS, "truth_ratio", "extraction_strength"}
     for name in ATTACKS:
@@ -42,7 +42,7 @@ def test_what_is_taken(tmp_path: Path):
         for part, ours in parts:
             wanted = [each["score"] for each in log[f"mia_{name}"][part]["value_by_index"].values()]
             assert scores[ours][name].tolist() == wanted
-            assert read.index[ours].tolist() == list(range(40))
+            assert read.sets[ours].index.tolist() == list(range(40))
     assert scores["query"]["truth_ratio"].tolist() == [
         each["score"] for each in log["forget_truth_ratio"]["value_by_index"].values()
     ]
@@ -50,7 +50,7 @@ def test_what_is_taken(tmp_path: Path):
 
 def test_without_the_attack_the_loss_is_that_of_the_answers(tmp_path: Path):
     log = tofu_log(1)
-    scores = read_log(write_log(tmp_path, log)).scores
+    scores = {of: logged.scores for of, logged in read_log(write_log(tmp_path, log)).sets.items()}
     assert scores["query"]["loss"].tolist() == [
         each["avg_loss"] for each in log["forget_Q_A_Prob"]["value_by_index"].values()
     ]
@@ -59,35 +59,37 @@ def test_without_the_attack_the_loss_is_that_of_the_answers(tmp_path: Path):
 
 def test_either_spelling_of_the_truth_ratio(tmp_path: Path):
     log = tofu_log(1)
-    wanted = read_log(write_log(tmp_path / "lower", log)).scores["query"]["truth_ratio"]
+    wanted = read_log(write_log(tmp_path / "lower", log)).sets["query"].scores["truth_ratio"]
     log["forget_Truth_Ratio"] = log.pop("forget_truth_ratio")
-    found = read_log(write_log(tmp_path / "upper", log)).scores["query"]["truth_ratio"]
+    found = read_log(write_log(tmp_path / "upper", log)).sets["query"].scores["truth_ratio"]
     np.testing.assert_array_equal(found, wanted)
 
 
 def test_the_other_truth_ratio_is_turned_into_tofus(tmp_path: Path):
     """correct / (correct + wrong) is higher for records that were used; the table's is lower for them."""
     of_tofu, other = (
-        read_log(write_log(tmp_path / form, tofu_log(1, form=form))).scores["query"]["truth_ratio"]
+        read_log(write_log(tmp_path / form, tofu_log(1, form=form))).sets["query"].scores["truth_ratio"]
         for form in ("tofu", "prob_mean")
     )
     np.testing.assert_allclose(other, of_tofu, rtol=1e-12)
 
 
 def test_muse_has_its_attack_alone(tmp_path: Path):
-    scores = read_log(write_log(tmp_path, muse_log(1), "MUSE_EVAL.json")).scores
+    scores = {
+        of: logged.scores for of, logged in read_log(write_log(tmp_path, muse_log(1), "MUSE_EVAL.json")).sets.items()
+    }
     assert {part: set(each) for part, each in scores.items()} == {"query": {"min_k"}, "holdout": {"min_k"}}
 
 
 def test_the_other_records_of_muse(tmp_path: Path):
     log = muse_log(1)
     path = write_log(tmp_path, log, "MUSE_EVAL.json")
-    passages, questions = (read_log(path, muse).scores for muse in ("verbmem", "knowmem"))
-    assert {part: set(each) for part, each in passages.items()} == {"query": {"rouge", "extraction_strength"}}
-    assert {part: set(each) for part, each in questions.items()} == {"query": {"rouge"}}
-    for scores, name in ((passages, "forget_verbmem_ROUGE"), (questions, "forget_knowmem_ROUGE")):
+    passages, questions = (read_log(path, muse).sets for muse in ("verbmem", "knowmem"))
+    assert {part: set(each.scores) for part, each in passages.items()} == {"query": {"rouge", "extraction_strength"}}
+    assert {part: set(each.scores) for part, each in questions.items()} == {"query": {"rouge"}}
+    for sets, name in ((passages, "forget_verbmem_ROUGE"), (questions, "forget_knowmem_ROUGE")):
         wanted = [each["rougeL_f1"] for each in log[name]["value_by_index"].values()]
-        assert scores["query"]["rouge"].tolist() == wanted
+        assert sets["query"].scores["rouge"].tolist() == wanted
     log["exact_memorization"] = log["forget_knowmem_ROUGE"]
     with pytest.raises(InputError, match="exact_memorization has not a `score`"):
         read_log(write_log(tmp_path, log), "verbmem")
@@ -102,7 +104,7 @@ def test_several_answers_are_a_mean(tmp_path: Path):
     log = tofu_log(1)
     log["forget_Q_A_Prob"]["value_by_index"]["0"]["avg_loss"] = [1.0, 2.0, 4.5]
     log["forget_Q_A_Prob"]["value_by_index"]["1"]["avg_loss"] = [1.0, None]
-    found = read_log(write_log(tmp_path, log)).scores["query"]["loss"]
+    found = read_log(write_log(tmp_path, log)).sets["query"].scores["loss"]
     assert found[0] == 2.5
     assert math.isnan(found[1])
 
@@ -341,13 +343,13 @@ def test_the_right_answer_s_log_likelihood_is_the_score(tmp_path: Path):
     write(tmp_path, "my_task", lines)
     write(tmp_path, "my_task_2", [sample(0, [-1.0])])
     log = read_samples(tmp_path, {"query": "my_task", "holdout": "my_task_2"})
-    assert log.index["query"].tolist() == [0, 3, 4, 5, 9]
-    *numbers, none = log.scores["query"]["log_likelihood"].tolist()
+    assert log.sets["query"].index.tolist() == [0, 3, 4, 5, 9]
+    *numbers, none = log.sets["query"].scores["log_likelihood"].tolist()
     assert numbers == [-0.5, -2.5, -12.5, -7.25]
     assert math.isnan(none)
-    assert log.scores["holdout"]["log_likelihood"].tolist() == [-1.0]
+    assert log.sets["holdout"].scores["log_likelihood"].tolist() == [-1.0]
     # Of the rolling record, all of the text is scored.
-    size, covariates = len(SECRET), log.covariates["query"]
+    size, covariates = len(SECRET), log.sets["query"].covariates
     assert covariates["choices"].tolist() == [3, 2, 1, 1, 1]
     assert covariates["prompt_characters"].tolist() == [size, size, 0, size, size]
     assert covariates["answer_characters"].tolist() == [size + 3, size + 3, size, size + 1, size + 3]
@@ -362,7 +364,7 @@ def test_a_target_may_be_the_text_of_the_right_choice(tmp_path: Path):
     # The index of a choice, and its text.
     both = sample(2, [-5.5, -6.5], "1", arguments=requests("0", "1"))
     log = read_samples(write(tmp_path, "t", [text, again, both]), {"query": "t"})
-    assert log.scores["query"]["log_likelihood"].tolist() == [-2.5, -4.5, -6.5]
+    assert log.sets["query"].scores["log_likelihood"].tolist() == [-2.5, -4.5, -6.5]
 
 
 REFUSED: dict[str, tuple[list[Line], str]] = {
@@ -419,7 +421,7 @@ def test_tasks_of_two_runs_may_be_of_two_checkpoints(tmp_path: Path):
     write(tmp_path, "b", [sample(0, [-2.0])], "2026-01-06T10-11-12.123456")
     with pytest.raises(InputError, match="are of several runs"):
         read_samples(tmp_path, {"query": "a", "holdout": "b"})
-    assert list(read_samples(tmp_path, {"query": "a"}).scores) == ["query"]
+    assert list(read_samples(tmp_path, {"query": "a"}).sets) == ["query"]
 
 
 def test_models_are_joined_into_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

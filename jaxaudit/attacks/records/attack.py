@@ -70,10 +70,7 @@ class ShadowScores(NamedTuple):
         size = max(1, BLOCK // (models * views))
         for start in range(0, records, size):
             part = slice(start, start + size)
-            targets = None if self.targets is None else self.targets[:, :, part]
-            design = None if self.design is None else self.design[:, part]
-            unused = None if self.unused is None else self.unused[part]
-            yield part, ShadowScores(self.models[:, :, part], self.membership[:, part], targets, design, unused)
+            yield part, self._make(None if array is None else array[..., part] for array in self)
 
 
 class Least(NamedTuple):
@@ -126,7 +123,8 @@ def fixed_design(planned: Members) -> FixedDesign:
     array([1., 1., 1.])
     """
     records, share = planned.shape[1], planned.mean(axis=1)
-    rows, coins = np.count_nonzero(share * (1 - share)), float((share * (1 - share)).sum())
+    of_coins = share * (1 - share)
+    rows, coins = np.count_nonzero(of_coins), float(of_coins.sum())
     ratio = float(planned.sum(axis=0).var()) / coins if coins else np.inf
     size = (rows - ratio) / (1 - ratio) if ratio <= max(0.0, 1 - 3 * np.sqrt(2 / records)) else np.inf
     inside = float(share[share < 1].sum()) / max(rows, 1) * size
@@ -250,8 +248,7 @@ def _side(
     whole = membership.sum(axis=0)[None]
     count = whole - (without >= 0)
     # The log-odds of the models that are left out; infinity if none is.
-    index = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *models.shape[1:]))
-    taken = np.where((without >= 0)[:, None], np.take_along_axis(models, index, axis=0), np.inf)
+    taken = np.where((without >= 0)[:, None], np.take_along_axis(models, without[:, None], axis=0), np.inf)
     median = _median(ordered, count[:, None], taken)
     centre = _median(ordered, whole[:, None], np.full((1, *models.shape[1:]), np.inf))
     apart = np.where(held, models - np.where(np.isnan(centre), 0.0, centre), 0.0)
@@ -269,7 +266,7 @@ def _median(ordered: np.ndarray, count: np.ndarray, taken: np.ndarray) -> np.nda
     """The median of the `count` sorted numbers that remain without the number `taken` (infinity: none is taken)."""
     middle_values = []
     for middle in ((count - 1) // 2, count // 2):
-        places = np.broadcast_to(np.clip(middle, 0, len(ordered) - 1), taken.shape)
+        places = np.clip(middle, 0, len(ordered) - 1)
         number = np.take_along_axis(ordered, places, axis=0)
         after = np.take_along_axis(ordered, np.minimum(places + 1, len(ordered) - 1), axis=0)
         middle_values.append(np.where(number < taken, number, after))
@@ -282,8 +279,8 @@ def sum_without(numbers: ModelViews, without: IntegersPerTarget) -> PerView:
     whole = numbers.sum(axis=0, keepdims=True)
     if (without < 0).all():
         return np.repeat(whole, len(without), axis=0)
-    index = np.broadcast_to(np.maximum(without, 0)[:, None], (len(without), *numbers.shape[1:]))
-    return np.where((without >= 0)[:, None], np.take_along_axis(others_sum(numbers), index, axis=0), whole)
+    sums = np.take_along_axis(others_sum(numbers), without[:, None], axis=0)
+    return np.where((without >= 0)[:, None], sums, whole)
 
 
 def others_sum(numbers: Float[np.ndarray, "models *rest"]) -> Float[np.ndarray, "models *rest"]:

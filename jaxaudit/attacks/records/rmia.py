@@ -31,11 +31,9 @@ def mean_probabilities(shadowed: ShadowScores) -> tuple[PerView, ...]:
     depend on which model was left out, and so reveal membership.
     """
     probability, membership = special.expit(shadowed.models), shadowed.membership[:, None]
-    least = probability.min(axis=0)
-    both_sides = zip(
-        ((probability - least) * membership, (probability - least) * ~membership), left_out(shadowed), strict=True
-    )
-    of_in, of_out = (sum_without(side, without) for side, without in both_sides)
+    least, (left_in, left_of_others) = probability.min(axis=0), left_out(shadowed)
+    of_in = sum_without((probability - least) * membership, left_in)
+    of_out = sum_without((probability - least) * ~membership, left_of_others)
     inside, outside = (count[:, None] for count in counts(shadowed))
     with np.errstate(invalid="ignore", divide="ignore"):
         return least + (of_in + of_out) / (inside + outside), least + of_out / outside

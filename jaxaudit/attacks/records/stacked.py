@@ -114,16 +114,12 @@ def _further(shadowed: ShadowScores) -> Float[np.ndarray, "targets n further"]:
     return np.clip(further_scores, -EVIDENCE_LIMIT, EVIDENCE_LIMIT)
 
 
-def _joined(evidence: Kinds, further: Float[np.ndarray, "n further"]) -> Float[np.ndarray, "n all"]:
-    return np.concatenate([evidence, further], axis=1)
-
-
 def _evidence_of_targets(shadowed: ShadowScores) -> Iterator[Kinds]:
     """The evidence of each target, computed with all shadow models."""
     assert shadowed.targets is not None
     shadow_profile = profile(cut(shadowed.models.mean(axis=1)), shadowed.membership)
     targets = zip(cut(shadowed.targets.mean(axis=1)), _further(shadowed), strict=True)
-    return (_joined(membership_evidence(odds, shadow_profile), more) for odds, more in targets)
+    return (np.hstack([membership_evidence(odds, shadow_profile), more]) for odds, more in targets)
 
 
 def _evidence_among(among: ShadowScores, places: Sequence[int]) -> Iterator[Kinds]:
@@ -132,7 +128,7 @@ def _evidence_among(among: ShadowScores, places: Sequence[int]) -> Iterator[Kind
     profiles = profiles_without(models, among.membership, (np.stack([side[p] for side in without]) for p in places))
     pairs = zip(places, profiles, strict=True)
     return (
-        _joined(membership_evidence(models[place], of_membership), further[place]) for place, of_membership in pairs
+        np.hstack([membership_evidence(models[place], of_membership), further[place]]) for place, of_membership in pairs
     )
 
 

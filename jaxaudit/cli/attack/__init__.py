@@ -42,7 +42,6 @@ class AttackOptions(TableData, ClassifierOptions, Seeded, Output):
         f"{', '.join(ON_RECORDS)}. With --shadows the first decides, and only the default one can show that attacks do "
         "no better than guessing; without, all decide together. [default: all, with --shadows stacked first]",
         metavar="NAME,...",
-        check=lambda text: parse_names(text, (*ON_TARGETS, *ON_RECORDS), "--attacks"),
     )
     attack_option: tuple[str, ...] = option(
         AUDIT,

@@ -143,11 +143,12 @@ def prepare_attack_by_bank(options: AttackOptions) -> Job[AttackAudit]:
 
 def attack_outcome(audit: AttackAudit, bank: Bank, records: int) -> Outcome:
     """The result in all of its output forms; `records` of the bank were attacked, dropped ones included."""
-    scores, columns = {}, np.flatnonzero(~bank.dropped[:records])[: len(_units(audit))]
+    scores, units = {}, _units(audit)
+    columns = np.flatnonzero(~bank.dropped[:records])[: len(units)]
     for name, attack_scores in audit.scores.items():
         # Dropped records have none; those of a group have the group's.
         scores[name] = np.full((len(attack_scores), records), np.nan)
-        scores[name][:, columns] = attack_scores[:, _units(audit)]
+        scores[name][:, columns] = attack_scores[:, units]
 
     files = {"scores.npz": arrays(scores), **record_files(_of_records(audit, bank, columns))}
     return Outcome(audit.result, audit.sources, files=files)

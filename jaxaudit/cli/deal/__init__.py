@@ -92,9 +92,8 @@ class DealOptions(Columns):
 
 def _check_shares(options: DealOptions) -> None:
     if options.withdraw is not None:
-        shares = {"--holdout-share": options.holdout_share, "--members-share": options.members_share}
         refuse_options(
-            shares,
+            {"--holdout-share": options.holdout_share, "--members-share": options.members_share},
             "--withdraw is of records that were shared before, whose holdout was kept then, and what is not "
             "withdrawn stays in training",
         )
@@ -116,13 +115,11 @@ def _check_shares(options: DealOptions) -> None:
 def _check_by(options: DealOptions) -> None:
     if options.by is None:
         return
-    reasons = {
-        "--groups": (options.groups, "deals groups whole, and --by the records of each over all sets"),
-        "--withdraw": (options.withdraw, "deals no holdout, and a group is found by its records in both sets"),
-        "--blind": (options.blind or None, "asks for outputs without groups, and groups are found by scores"),
-    }
-    for flag, (value, why) in reasons.items():
-        refuse_options({flag: value}, why)
+    refuse_options({"--groups": options.groups}, "deals groups whole, and --by the records of each over all sets")
+    refuse_options(
+        {"--withdraw": options.withdraw}, "deals no holdout, and a group is found by its records in both sets"
+    )
+    refuse_options({"--blind": options.blind}, "asks for outputs without groups, and groups are found by scores")
 
 
 def _check_texts(options: DealOptions) -> None:

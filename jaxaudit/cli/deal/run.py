@@ -239,6 +239,7 @@ def key_writer(out: Path, names: list[str], salt: str, deal: DealtSides) -> Writ
 
 
 SCHEMA = "jaxaudit.deal/1"
+SIDES = ("query", "members", "holdout")
 
 
 def key_of_deal(seed: int, options: DealOptions) -> OneKey:
@@ -270,7 +271,7 @@ def write_record(file: IO[bytes], options: DealOptions, deal: DealtSides, out: P
         "within_groups": units.within,
         "copies": units.copied,
         "source": {**deal.source.facts, "records": len(hashes), "groups": units.count},
-        **dict.fromkeys(("query", "members", "holdout")),
+        **dict.fromkeys(SIDES),
         **sides,
         "versions": {"jaxaudit": __version__, "python": platform.python_version()}
         | {name: version(name) for name in ("jax", "numpy")},
@@ -278,15 +279,12 @@ def write_record(file: IO[bytes], options: DealOptions, deal: DealtSides, out: P
     file.write((json.dumps(facts, indent=1) + "\n").encode())
 
 
-LABELS = {"query": "query set", "members": "members", "holdout": "holdout"}
-
-
 def summary(out: Path, deal: DealtSides, challenge: str) -> Summary:
     """What is printed of a deal, with no value of a record; `challenge` is the file of a blind one."""
     source, units, sides, _ = deal
     texts, has_groups = isinstance(source, TextSource), source.groups is not None
     single, by_scores = single_groups(units, sides) if has_groups else ((), False)
-    names = [name for name in LABELS if name in sides or name == "holdout"]
+    names = [name for name in SIDES if name in sides or name == "holdout"]
     lines = _dealt(out, deal, [*([KEY] if challenge else []), *([HOME] if has_groups else [])])
     if challenge:
         lines += [
@@ -331,11 +329,11 @@ def summary(out: Path, deal: DealtSides, challenge: str) -> Summary:
 def _dealt(out: Path, deal: DealtSides, at_home: Sequence[str]) -> list[str]:
     """The sides, and who may have which file; `at_home` are further files that stay there."""
     source, units, sides, _ = deal
-    query, members, holdout = map(deal.file, ("query", "members", "holdout"))
+    query, members, holdout = map(deal.file, SIDES)
     lines = [f"Dealt the records of {source.name} at random."]
     for name, side in sides.items():
         groups = f" in {units.on(side):,} groups" if units.written else ""
-        lines.append(f"  {LABELS[name]}: {len(side):,} records{groups} ({out / deal.file(name)})")
+        lines.append(f"  {Role(name).words}: {len(side):,} records{groups} ({out / deal.file(name)})")
     if units.copied:
         lines.append(
             f"  copies: {units.copied:,} records are copies of others; copies were dealt together, as one group"

@@ -8,7 +8,6 @@ images the levels of their file, and what a reader would reduce (`load_image_fol
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -155,14 +154,13 @@ TAKEN = f"the name of the groups of a deal: deal by it (--groups {COLUMN}), or r
 
 def read_source(options: DealOptions) -> RecordSource:
     """The records, and the arrays that hold them: as they are stored, or of 64 bits where they are text."""
-    data, groups = options.data, next(iter(group_columns(options.names_of_groups)), None)
-    if groups is not None and role_of(groups) is not None:
-        raise InputError(
-            f"{options.flag_of_groups} {groups} is the name of inputs or labels, which are shared with the records; "
-            "copy the groups to an array or column of another name, or to a file."
-        )
     # A column with groups is no input, and its values are not written: the files are shared.
-    columns = [] if groups is None else [groups]
+    data, columns = options.data, group_columns(options.names_of_groups)
+    if any(map(role_of, columns)):
+        raise InputError(
+            f"{options.flag_of_groups} {options.names_of_groups} is the name of inputs or labels, which are shared "
+            "with the records; copy the groups to an array or column of another name, or to a file."
+        )
     stored = load_told(data, options, groups=columns, exact=True, gaps=True)
     examples = replace(stored, inputs=comparable(stored.inputs, stored.name))
     path, split = file_and_split(data)
@@ -173,18 +171,18 @@ def read_source(options: DealOptions) -> RecordSource:
     how: dict[str, Any] = {"label": options.label, "drop": options.drop, "groups": columns}
     if not split and (file is None or len(pairs) > 1):
         _refuse_others(name, len(examples), len(load(f"{data}@all", **how)), pairs)
+    arrays = {INPUTS: stored.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
+    source = RecordSource(examples, arrays, file, name)
     if archive is not None and list(pairs) == [""]:
         arrays = {to: archive.read(array) for to, array in zip((INPUTS, LABELS), pairs[""], strict=True)}
         arrays |= {array: archive.read(array) for array in [*filter(archive.names.__contains__, CLASS_NAMES)][:1]}
         # The reader of groups also takes names that differ in case or hyphens.
-        further = [array for array in archive.names if groups is None or named_in([array], groups, "") is None]
-        left_out = tuple(array for array in further if array not in (*pairs[""], *arrays, groups))
-        source = RecordSource(examples, arrays, file, name, left_out)
-    else:
-        arrays = {INPUTS: stored.inputs, LABELS: examples.labels, CLASS_NAMES[0]: np.array(examples.class_names)}
-        source = RecordSource(examples, arrays, file, name)
-        if file is not None and file.suffix.lower() in TABLES:
-            source = source._replace(label=options.label, table=source_rows(file, **how))
+        of_groups = [named_in([array], column, "") for array in archive.names for column in columns]
+        named_arrays = {*pairs[""], *arrays, *columns, *of_groups}
+        left_out = tuple(array for array in archive.names if array not in named_arrays)
+        source = source._replace(arrays=arrays, left_out=left_out)
+    elif file is not None and file.suffix.lower() in TABLES:
+        source = source._replace(label=options.label, table=source_rows(file, **how))
     if options.names_of_groups is None:
         return source
     return source._replace(groups=load_groups(options.names_of_groups, data, len(examples), "data"))
@@ -205,15 +203,7 @@ def _refuse_others(name: str, taken: int, whole: int, splits: Iterable[str]) -> 
 
 def _npz(arrays: Mapping[str, np.ndarray]) -> Writer:
     """Writes arrays as a .npz: the same arrays, the same bytes."""
-
-    def save(file: IO[bytes]) -> None:
-        with zipfile.ZipFile(file, "w") as archive:
-            for name, array in arrays.items():
-                # Without a date of its own a member is of 1980.
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-
-    return save
+    return lambda file: np.savez(file, allow_pickle=False, **arrays)
 
 
 class TextSource(NamedTuple):

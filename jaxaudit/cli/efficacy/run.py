@@ -1,7 +1,6 @@
 """Runs `jaxaudit efficacy`: from its options to its result, for classifiers, or language models from folders."""
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from jaxaudit.audits.efficacy.audit import NamedWeights, measure_efficacy, measu
 from jaxaudit.audits.efficacy.result import EfficacyAudit
 from jaxaudit.cli.efficacy import EfficacyOptions
 from jaxaudit.cli.own_code import pretrained_config
-from jaxaudit.cli.parsers import UNTRAINED, is_texts, parse_hidden, parse_reference, parse_template
+from jaxaudit.cli.parsers import UNTRAINED, is_texts, parse_reference, parse_template
 from jaxaudit.cli.progress import progress_on_stderr, say
 from jaxaudit.cli.read_sets import label_outputs, outputs_for, read_inputs, read_told, tell_of_chats
 from jaxaudit.cli.recipe import make_factory
@@ -27,6 +26,7 @@ from jaxaudit.data.sequences import padded
 from jaxaudit.data.weights import read_weights
 from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError, few, without_folders
+from jaxaudit.json_types import hash_of
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.learners import network
 from jaxaudit.learners.learner import init_key
@@ -124,7 +124,7 @@ def _of_classifier(options: EfficacyOptions) -> Job[EfficacyAudit]:
         classes, fields, notes = len(examples.class_names), None, outputs_note(examples)
     else:
         classes, fields, notes = outputs or _outputs_of(examples), examples.fields, []
-    factory = pretrained or make_factory(options.model, parse_hidden(options.hidden or ""))
+    factory = pretrained or make_factory(options.model, options.hidden)
     net = pure_module(factory, examples.inputs.shape[1:], classes, fields)
     if pretrained:
         notes.append(f"The network is {pretrained}, built from its configuration with eager attention.")
@@ -188,11 +188,13 @@ def outputs_note(examples: Examples) -> list[str]:
 
 def _hash(named_weights: NamedWeights) -> str:
     weights = name_weights(named_weights.params, named_weights.state)
-    digest = hashlib.blake2b(digest_size=16)
-    for name in sorted(weights):
-        digest.update(f"{name}\0{weights[name].dtype}{weights[name].shape}\0".encode())
-        digest.update(np.ascontiguousarray(weights[name]).tobytes())
-    return f"blake2b:{digest.hexdigest()}"
+
+    def contents() -> Iterator[bytes]:
+        for name in sorted(weights):
+            yield f"{name}\0{weights[name].dtype}{weights[name].shape}\0".encode()
+            yield np.ascontiguousarray(weights[name]).tobytes()
+
+    return hash_of(contents())
 
 
 def _of_language_model(options: EfficacyOptions) -> Job[EfficacyAudit]:

@@ -38,14 +38,10 @@ def _check_tests(options: KSOptions) -> None:
         refuse_options({"--before": bool(inputs.before)}, f"no test of --tests {','.join(names)} uses it; name one, or")
 
 
-CHECKS = (_check_sets, _check_failing, _check_targets, _check_tests)
-
-
 KS = Command(
     "ks",
     KSOptions,
     {
-        ModelSource.TRAINING: "ks.run:prepare",
         ModelSource.ANSWERS: "ks.run:prepare_by_outputs",
         ModelSource.BANK: "ks.run:prepare_by_bank",
         ModelSource.SCORES: "ks.run:prepare_by_scores",
@@ -75,6 +71,6 @@ KS = Command(
 
     `jaxaudit ks --query mnist` (the same with a set of yours, named or a file)
     """,
-    CHECKS,
+    (_check_sets, _check_failing, _check_targets, _check_tests),
     first=("deal", "target", "query", "calibration"),
 )

@@ -36,40 +36,26 @@ LIGHTER = {"liu-cnn": (("mlp", "512,256,128"), ("mlp", "128")), "mlp": (("mlp", 
 
 
 def planned_sets(
-    given_options: Options, options: Options, whole: Case, work_of: Callable[[Case], Work], **how: Any
-) -> tuple[Options, Case, Summary | None]:
-    """The options with what their plan chose, the sets as far as it uses them, and what is said of it, if anything.
-
-    `work_of` is what the options ask for; see `plan_audit` for the other arguments.
-    """
-    key, in_full = jax.random.key(options.seed), options.effort == "full"
-    sets = take_records(whole, options.sample, key)
-    if in_full and options.models_per_batch is not None:
-        return options, sets, None
-    options, plan = plan_audit(given_options, options, sets, work_of(sets), **how)
-    sets = take_records(whole, options.sample, key)
-    if in_full:
-        return options, sets, None
-    for line in plan.lines:
-        say(line)
-    return options, sets, plan
-
-
-def plan_audit(
     given_options: Options,
     options: Options,
-    sets: Case,
-    full: Work,
+    whole: Case,
+    work_of: Callable[[Case], Work],
     networks: Sequence[tuple[str, str]],
     learner_of: Callable[[Case, str, str], SteppedLearner],
     of_tests: Callable[[Options, Work, Work], Mapping[str, Any]],
     *,
     epochs_last: bool = False,
-) -> tuple[Options, Summary]:
-    """The options for an audit of this effort, and the plan; `given_options` are not changed. `networks` are the
-    requested one and those that may replace it, `of_tests` the options by which the tests of a plan differ.
+) -> tuple[Options, Case, Summary | None]:
+    """The options with what their plan chose, the sets as far as it uses them, and what is said of it, if anything.
+
+    `work_of` is what the options ask for, `networks` are the requested one and those that may replace it, `of_tests`
+    the options by which the tests of a plan differ.
     """
-    free = Free(given_options.sample is None, given_options.epochs is None, epochs_last)
+    key, in_full = jax.random.key(options.seed), options.effort == "full"
+    sets = take_records(whole, options.sample, key)
+    if in_full and options.models_per_batch is not None:
+        return options, sets, None
+    full, free = work_of(sets), Free(given_options.sample is None, given_options.epochs is None, epochs_last)
 
     @cache
     def learner(network: tuple[str, str]) -> SteppedLearner:
@@ -88,7 +74,9 @@ def plan_audit(
     chosen = {"model": network[0], "hidden": network[1], "epochs": work.epochs, **of_tests(options, work, full)}
     if max(work.records) < max(full.records):
         chosen["sample"] = max(work.records)
-    planned = with_usual(replace(options, **chosen), models_per_batch=number)
+    options = with_usual(replace(options, **chosen), models_per_batch=number)
+    if in_full:
+        return options, take_records(whole, options.sample, key), None
     kinds = {**models_by_test(work), "targets": len(work.targets)}
     models = sum(kinds.values())
     counts_text = ", ".join(f"{count} for {name}" for name, count in kinds.items() if count)
@@ -96,7 +84,7 @@ def plan_audit(
     of = [f"{now:,}{f' of {all_:,}' if now < all_ else ''} {name} records" for name, now, all_ in sizes if all_]
     instead = f"{_named(network)} instead of {_named(networks[0])} (--model prevents this)"
     reduced = (*([] if network == networks[0] else [instead]), *reductions(full, work))
-    in_full = plan_of_effort("full").operations
+    operations_in_full = plan_of_effort("full").operations
     lines = [
         f"Plan: {models} models ({counts_text}), {_named(network)}, {work.epochs} epochs",
         f"  data: {', '.join(of)}",
@@ -104,18 +92,20 @@ def plan_audit(
     ]
     if reduced:
         lines.append(f"  reduced: {'; '.join(reduced)}")
-        lines.append(f"  --effort full: {time_of(in_full, plan.cost)}; nothing reduced")
+        lines.append(f"  --effort full: {time_of(operations_in_full, plan.cost)}; nothing reduced")
     numbers = {
         "effort": options.effort,
         "operations": plan.operations,
         "seconds": seconds_of(plan.operations, plan.cost),
         "reduced": list(reduced),
-        "seconds_in_full": seconds_of(in_full, plan.cost),
+        "seconds_in_full": seconds_of(operations_in_full, plan.cost),
         "models": models,
         # Reductions that change what the shadow models are like; fewer models do not.
         "unlike": [reduction for reduction in reduced if not reduction.startswith("models of ")],
     }
-    return planned, Summary(tuple(lines), numbers)
+    for line in lines:
+        say(line)
+    return options, take_records(whole, options.sample, key), Summary(tuple(lines), numbers)
 
 
 def networks_of(given_options: KSOptions, options: KSOptions, tests: Sequence[KSTest]) -> list[tuple[str, str]]:
@@ -132,7 +122,6 @@ def changed_fields(options: KSOptions, work: Work, full: Work) -> dict[str, tupl
     changed = [
         f"{test.name}.{field.name}={getattr(test, field.name)}"
         for test, before in zip(work.tests, full.tests, strict=True)
-        if test != before
         for field in fields(test)  # pyright: ignore[reportArgumentType]
         if getattr(test, field.name) != getattr(before, field.name)
     ]
@@ -149,7 +138,7 @@ def take_records(sets: Case, records: int | None, key: Any) -> Case:
         return sets
     groups = groups_by_role(sets.sets)
 
-    def drawn(role: str, examples: Examples, of_records: np.ndarray | None = None) -> np.ndarray:
+    def drawn(role: str, examples: Examples, of_records: np.ndarray | None) -> np.ndarray:
         generator = generator_of(stream(key, "records", role))
         if of_records is None:
             return np.sort(generator.permutation(len(examples))[:records])

@@ -224,7 +224,7 @@ def dealt_set(key: OneKey, whole: "Examples", *, with_calibration: bool = False)
     held = deal_holdout(key, len(whole), THIRD)
     members = deal_members(key, held, THIRD)
     rows = {Role.QUERY: ~(held | members), Role.HOLDOUT: held, Role.MEMBERS: members}
-    parts = {role.value: whole.take(part, f"{whole.name} ({role.words})") for role, part in rows.items()}
+    parts = {role: whole.take(part, f"{whole.name} ({role.words})") for role, part in rows.items()}
     return Sets(**parts, calibration=calibration)
 
 
@@ -294,7 +294,7 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
         return {}
     shadows = shadows_kept.take(indices)
     roles = [role for role in ROLES if role in sets.read]
-    counts = {role.value: len(sets.read[role].record_hashes) for role in roles}
+    counts = {role: len(sets.read[role].record_hashes) for role in roles}
     records = sum(counts.values())
     starts = np.cumsum([0, *counts.values()])
     columns = np.concatenate(
@@ -327,7 +327,7 @@ def files_of_bank(options: KSOptions, sets: Case, audit: KSAudit) -> Mapping[str
         models=models,
         counts=Counts(**counts),
         hashes=Hashes(**{role: source_set.content_hash for role, source_set in sets.read.items()}),
-        sampled_alike=audit.sampled_alike and SampledAlike.of(audit.sampled_alike._asdict()),
+        sampled_alike=audit.sampled_alike and SampledAlike.of(audit.sampled_alike),
         images=options.images or "none",
         seed=options.seed,
         groups=bool(groups),

@@ -38,9 +38,8 @@ def score_texts(options: LMOptions) -> Summary:
     folders = options.by_role((options.adapter or options.model,))
     refuse_repeated(folders)
     _refuse_folders(options, folders)
-    sides = _sides(options)
-    sets, columns = _records(options, sides)
-    template = options.template and parse_template(options.template)
+    sides, template = _sides(options), options.template and parse_template(options.template)
+    sets, columns = _records(options, sides, template)
     from jaxaudit.metrics.difficulty import ORDERS, token_difficulty
     from jaxaudit.models.causal import SCORES, token_scores
     from jaxaudit.models.language_model import LanguageModel
@@ -167,7 +166,9 @@ def _sides(options: LMOptions) -> list[DealtSide | None]:
     return sides
 
 
-def _records(options: LMOptions, sides: Sequence[DealtSide | None]) -> tuple[list[Texts], dict[str, Any]]:
+def _records(
+    options: LMOptions, sides: Sequence[DealtSide | None], template: str | None
+) -> tuple[list[Texts], dict[str, Any]]:
     """The records of each file, and the columns that are no score, of the records of all files."""
     read = [read_told(path) for path in options.texts]
     tell_of_groups(read)
@@ -193,7 +194,6 @@ def _records(options: LMOptions, sides: Sequence[DealtSide | None]) -> tuple[lis
                 )
                 columns[name] = [of_rows.get(row) for row in range(len(values))]
     if options.keep_text:
-        template = options.template and parse_template(options.template)
         columns["text"] = [
             prompt + answer
             for texts in read

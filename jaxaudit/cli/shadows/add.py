@@ -1,7 +1,6 @@
 """Runs `jaxaudit shadows add`, `import` and `show`: outputs of models of elsewhere become a bank's."""
 
 import hashlib
-import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float32, Int
 
+from jaxaudit import json_types
 from jaxaudit.audits.bank_odds import as_model_outputs, log_odds_of
 from jaxaudit.audits.ks.bank import COMPARED, RowMatch, first_models, match_row
 from jaxaudit.audits.ks.train import Available, available_tests
@@ -346,9 +346,7 @@ def show_bank(options: ShowOptions) -> Summary:
         "finished": len(accuracies),
         "missing": missing,
         "refused": {str(model): why for model, why in refused.items()},
-        "training_accuracy": {
-            str(model): None if math.isnan(accuracy) else accuracy for model, accuracy in accuracies.items()
-        },
+        "training_accuracy": {str(model): json_types.number(accuracy) for model, accuracy in accuracies.items()},
         "tests": {answer.test.name: {"possible": answer.possible, "lacks": answer.lacks} for answer in tests},
         "next": _next(options.bank, bank, missing),
     }
@@ -363,7 +361,7 @@ def _lines(path: Path, bank: Bank, facts: Mapping[str, Any], tests: Sequence[Ava
     if description.outputs in SCORED:
         outputs_text = f"{kind}, {description.direction} for records that a model was trained on"
     yield f"{path}: {facts['finished']} of {len(bank)} shadow models finished; {outputs_text}{views}"
-    yield f"  records: {bank.description.sizes.words}"
+    yield f"  records: {description.sizes.words}"
     if bank.dropped.any():
         yield f"  dropped: {int(bank.dropped.sum()):,} of these records, because of copies"
     if bank.groups is not None:
@@ -372,9 +370,9 @@ def _lines(path: Path, bank: Bank, facts: Mapping[str, Any], tests: Sequence[Ava
     if description.recipe:
         yield f"  recipe: {description.recipe}"
     yield f"  seed: {'not dealt by jaxaudit' if description.seed is None else description.seed}"
-    accuracy = {model: number for model, number in facts["training_accuracy"].items() if number is not None}
+    accuracy = {model: share for model, share in facts["training_accuracy"].items() if share is not None}
     if accuracy:
-        worst, mean = min(accuracy, key=lambda model: accuracy[model]), float(np.mean(list(accuracy.values())))
+        worst, mean = min(accuracy, key=accuracy.__getitem__), np.mean(list(accuracy.values()))
         yield f"  accuracy on own training records: mean {mean:.1%}, lowest {accuracy[worst]:.1%} (model {worst})"
     yield "Tests that the finished models allow:"
     for answer in tests:

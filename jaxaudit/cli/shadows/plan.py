@@ -212,13 +212,13 @@ def deal_bank(key: OneKey, sets: BankSets, description: Description, coins: bool
     return {name: array for name, array in arrays.items() if array is not None}
 
 
-def refuse_other(out: Path, earlier: Description | None, planned: Description) -> None:
+def refuse_other(out: Path, earlier: Description, planned: Description) -> None:
     """Refuses to write a plan into a bank that was planned `earlier` with other data or options, or for more models.
 
     A bank whose training failed before its first model was done takes another recipe.
     """
-    ours, earlier_facts = _facts(planned), {} if earlier is None else _facts(earlier)
-    untrained = earlier is not None and earlier.recipe and not len(finished_in(out, earlier.models))
+    ours, earlier_facts = _facts(planned), _facts(earlier)
+    untrained = earlier.recipe and not len(finished_in(out, earlier.models))
     compared = [name for name in earlier_facts if not untrained or name not in OF_THE_RECIPE]
     differing = [name for name in compared if ours[name] != earlier_facts[name]]
     if differing:
@@ -226,7 +226,7 @@ def refuse_other(out: Path, earlier: Description | None, planned: Description) -
             f"--out {out} is a bank with other {', '.join(differing)}, as its {DESCRIPTION} says; repeat its own "
             "command, or name a new directory (nothing was changed)."
         )
-    if earlier is not None and earlier.models > planned.models:
+    if earlier.models > planned.models:
         raise InputError(
             f"--out {out} is a bank of {earlier.models} models, and a bank only grows: give --models {earlier.models} "
             "or more (nothing was changed)."
@@ -260,7 +260,7 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
         old_array = read_npy(out / name, links=False) if os.path.lexists(out / name) else None
         if new_array is not None and old_array is not None and name in of_models:
             new_array, old_array = new_array[:models], old_array[:models]
-        if (new_array is None) != (old_array is None) or not np.array_equal(new_array, old_array):  # pyright: ignore[reportArgumentType]
+        if not np.array_equal(new_array, old_array):  # pyright: ignore[reportArgumentType]
             raise InputError(
                 f"--out {out}: {name} is not what this command deals for its {models} models: was it changed, or made "
                 "by another version, or with --coins, --id or --drop-overlap? Name a new directory (nothing was "
@@ -392,7 +392,7 @@ def _sampled_alike(
         len(left),
         groups=query_and_holdout.groups,
     )
-    return SampledAlike.of(alikeness._asdict())
+    return SampledAlike.of(alikeness)
 
 
 def _copies(sets: Sets[Examples]) -> Bool[np.ndarray, " n"]:

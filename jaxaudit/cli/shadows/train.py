@@ -79,7 +79,7 @@ def prepare(options: TrainOptions) -> Job[Bank]:
     learner = estimator or make_shadow_learner(options, query, len(inputs))
     out = options.bank or Path()
     earlier = bank_there(out)
-    done = np.zeros(0, int) if earlier is None else finished_in(out, earlier.models)
+    done = finished_in(out, 0 if earlier is None else earlier.models)
     number, cost = _models_per_batch(options.models_per_batch, earlier, done), None
     if isinstance(learner, SteppedLearner):
         cost = count_step(learner, query.inputs, query.labels)
@@ -100,7 +100,8 @@ def prepare(options: TrainOptions) -> Job[Bank]:
         versions={name: _and(earlier and earlier.versions.get(name), version(name)) for name in PACKAGES},
     )
     arrays = deal_bank(key, sets, description, options.coins)
-    refuse_other(out, earlier, description)
+    if earlier is not None:
+        refuse_other(out, earlier, description)
     missing = np.setdiff1d(np.arange(description.models), done)
     for line in _estimate(description, arrays[MEMBERSHIP][missing].sum(axis=1), learner, cost):
         say(line)

@@ -29,9 +29,9 @@ from jaxaudit.audits.unlearn.result import AMNESIAC, ORIGINAL, UNTRAINED, Unlear
 from jaxaudit.audits.unlearn.score_outputs import score_unlearning
 from jaxaudit.cli.options import fields_of, refuse_options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model, with_fields
-from jaxaudit.cli.parsers import MOST, TEXTS, is_texts, parse_hidden, parse_names, parse_outputs, parse_tokens
+from jaxaudit.cli.parsers import MOST, TEXTS, is_texts, parse_names, parse_outputs, parse_tokens
 from jaxaudit.cli.progress import say
-from jaxaudit.cli.read_sets import read_inputs, read_told, tell_of_chats
+from jaxaudit.cli.read_sets import read_beside_texts, read_inputs, tell_of_chats
 from jaxaudit.cli.recipe import make_factory, make_learner, refuse_other_network
 from jaxaudit.cli.show import Job, Outcome
 from jaxaudit.cli.unlearn import METHODS, USUAL, USUAL_OF_TEXTS, UnlearnOptions
@@ -41,7 +41,6 @@ from jaxaudit.data.formats.parsing import refuse_pickle
 from jaxaudit.data.pairs import find_overlap
 from jaxaudit.data.paths import exists
 from jaxaudit.data.sequences import BYTES, sequences, vocabulary_of, word_tokenizer
-from jaxaudit.data.texts import Texts
 from jaxaudit.data.weights import safetensors_bytes
 from jaxaudit.ensemble import Execution, count_step, usual_models_per_batch
 from jaxaudit.errors import InputError, MissingSplit, few
@@ -149,9 +148,9 @@ def read_unlearn_sets(options: UnlearnOptions) -> Parts:
         raise InputError(
             f"--class: {whole.name} has no class {options.class_name!r}; it has {few(whole.class_names, 10)}."
         )
-    if len(np.unique(whole.labels)) < 2:
-        raise InputError(f"{whole.name} contains a single class; at least two are required.")
     of_class = [np.flatnonzero(whole.labels == label) for label in np.unique(whole.labels)]
+    if len(of_class) < 2:
+        raise InputError(f"{whole.name} contains a single class; at least two are required.")
     chosen = np.sort(np.concatenate([rows_of_class[: options.per_class or None] for rows_of_class in of_class]))
     train = whole if len(chosen) == len(whole) else whole.take(chosen)
     rest = np.setdiff1d(np.arange(len(whole)), chosen)
@@ -174,8 +173,8 @@ def _parts(train: Examples, test: Examples, forget: np.ndarray, forgotten_text: 
             f"all {len(test):,} records of {test.name} are also training records; name others with --test-data."
         )
     if len(seen):
-        are = "equals a training record and was" if len(seen) == 1 else "equal training records and were"
-        notes.append(f"{len(seen):,} of the {len(test):,} records of {test.name} {are} left out of the test records.")
+        counts_text = f"{len(seen):,} of the {len(test):,} records of {test.name}"
+        notes.append(f"Left out of the test records, because training records equal them: {counts_text}.")
         test = test.take(np.setdiff1d(np.arange(len(test)), seen))
     used = f"Trained on {train_text}, tested on {test.name} ({len(test):,} records)."
     return Parts(train, test, forget, forgotten_text, (used, *notes))
@@ -218,10 +217,10 @@ def check_kind(options: UnlearnOptions) -> None:
 
 def read_text_sets(options: UnlearnOptions) -> tuple[Examples, Examples, np.ndarray]:
     """The training and the test records, and which training records to forget."""
-    whole, test = (_read(name or "") for name in (options.data, options.test_data))
+    whole, test = (read_beside_texts(name or "") for name in (options.data, options.test_data))
     forget_text = options.forget or ""
     if is_texts(forget_text):
-        removed = _read(forget_text)
+        removed = read_beside_texts(forget_text)
     else:
         key, equals, value = forget_text.partition("=")
         values = whole.column(key)
@@ -254,12 +253,6 @@ def _absent(pairs: Sequence[tuple[str, str]], other_pairs: Iterable[tuple[str, s
     return [place for place, pair in enumerate(pairs) if pair in absent]
 
 
-def _read(name: str) -> Texts:
-    if not is_texts(name):
-        raise InputError(f"{name}: is no file of texts ({', '.join(TEXTS)}), as --data is; give all sets as texts.")
-    return read_told(name)
-
-
 NETWORK, SEEDS, ATTACK_EPOCHS = "mlp", 20, 100
 USUAL_SIZES = {"hidden": "512,256,128", "seeds": SEEDS, "attack_epochs": ATTACK_EPOCHS}
 DEMONSTRATION = {"data": "digits", "class_name": "3", "hidden": "128,64", "seeds": 10, "attack_epochs": 20}
@@ -290,7 +283,7 @@ def prepare(options: UnlearnOptions) -> Job[UnlearnAudit]:
     of_texts = is_texts(options.data)
     if parse_model(network) is None:
         refuse_other_network(network, is_of_texts(network), of_texts)
-    factory = make_factory(network, parse_hidden(options.hidden or ""), options.dropout)
+    factory = make_factory(network, options.hidden, options.dropout)
     parts = read_unlearn_sets(options)
     train, test, seeds = parts.train, parts.test, options.seeds or SEEDS
     classes = vocabulary_of(train) or len(train.class_names)

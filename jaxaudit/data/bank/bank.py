@@ -302,9 +302,9 @@ def write_outputs(
     path = outputs_path(directory, model)
     make_folder(directory)
     with whole_file(path) as file:
-        np.lib.format.write_array(file, outputs.reshape(description.shape), allow_pickle=False)
+        np.save(file, outputs.reshape(description.shape), allow_pickle=False)
     return path
 
 
 def _array(make: Callable[[], np.ndarray]) -> Writer:
-    return lambda file: np.lib.format.write_array(file, np.ascontiguousarray(make()), allow_pickle=False)
+    return lambda file: np.save(file, np.ascontiguousarray(make()), allow_pickle=False)

@@ -2,9 +2,8 @@
 
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -13,7 +12,7 @@ from msgspec import Meta
 
 from jaxaudit.data.examples import Role
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
-from jaxaudit.data.formats.parsing import parsing, refuse_pickle, refuse_repeated_keys
+from jaxaudit.data.formats.parsing import decoded_once, parsing, refuse_pickle
 from jaxaudit.data.memory import MAX_BYTES, refuse_larger
 from jaxaudit.data.outputs.form import Expected, OutputsPlace, as_place, read_outputs
 from jaxaudit.data.outputs.kinds import (
@@ -90,9 +89,9 @@ class SampledAlike(StrictStruct, frozen=True, kw_only=True):
     mixed: PValue
 
     @classmethod
-    def of(cls, p_values: Mapping[str, float]) -> "SampledAlike":
-        """From p-values by name; 1 where nothing is compared, as labels of records without classes."""
-        numbers = {name: p_values[name] for name in cls.__struct_fields__}
+    def of(cls, alikeness: Any) -> "SampledAlike":
+        """From an `Alike`; 1 where nothing is compared, as labels of records without classes."""
+        numbers = {name: getattr(alikeness, name) for name in cls.__struct_fields__}
         return cls(**{name: 1.0 if math.isnan(number) else number for name, number in numbers.items()})
 
 
@@ -179,9 +178,7 @@ def read_description(directory: Path) -> Description:
             f"{directory}: is not a bank of shadow models (it has no {DESCRIPTION}); `jaxaudit shadows plan` makes one."
         )
     with parsing(f"{path}: does not describe a bank", "see `jaxaudit shadows plan`."):
-        text = read_small(path, LARGEST, links=False)
-        refuse_repeated_keys(text)
-        return msgspec.json.decode(text, type=Description)
+        return decoded_once(read_small(path, LARGEST, links=False), Description)
 
 
 def description_json(description: Description) -> bytes:

@@ -13,14 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from jaxtyping import Bool, Int
 
 from jaxaudit.data.bank.bank import BYTES_A_RECORD, booleans
 from jaxaudit.data.bank.description import MOST_CLASSES, MOST_MODELS, MOST_RECORDS, MOST_ROWS
 from jaxaudit.data.formats.arrays import StoredArray, read_npy
-from jaxaudit.data.formats.parsing import PICKLES, parsing, refuse_pickle, refuse_repeated_keys
+from jaxaudit.data.formats.parsing import PICKLES, decoded_once, parsing, refuse_pickle
 from jaxaudit.data.labels import encode_labels
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.data.paths import entries, read_small
@@ -134,9 +133,12 @@ def read_lira(directory: Path, labels: Path | None) -> Foreign | None:
             "would be compared with models of others; import a folder of each."
         )
     tool = LIRA if any(_NUMBERED.fullmatch(file.name) for file in files_of_outputs) else PYTORCH
-    shared = {name: value for name, value in settings[0].items() if name not in OWN and value is not None}
-    shared = {name: shared[name] for name in sorted(shared) if all(of.get(name) == shared[name] for of in settings)}
-    words = ", ".join(f"{name}={value}" for name, value in shared.items()) or "no settings are known"
+    shared = [
+        f"{name}={value}"
+        for name, value in sorted(settings[0].items())
+        if name not in OWN and value is not None and all(of.get(name) == value for of in settings)
+    ]
+    words = ", ".join(shared) or "no settings are known"
     epochs = sorted({int(file.stem) for file in files_of_outputs if _NUMBERED.fullmatch(file.name)})
     until = f", outputs after epoch {', '.join(map(str, epochs))}" if epochs else ""
     recipe = f"{tool}: {words}{until}"[:LONGEST_RECIPE]
@@ -194,6 +196,4 @@ def _hparams(experiment: Path) -> dict[str, Any]:
     if not path.exists() and not path.is_symlink():
         return {}
     with parsing(f"{path}: is not one JSON object of plain values", "delete it to import without it."):
-        text = read_small(path, LONGEST_HPARAMS, links=False)
-        refuse_repeated_keys(text)
-        return msgspec.json.decode(text, type=dict[str, str | int | float | bool | None])
+        return decoded_once(read_small(path, LONGEST_HPARAMS, links=False), dict[str, str | int | float | bool | None])

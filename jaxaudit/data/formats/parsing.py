@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
 from pathlib import Path
+from typing import Any
 
-from jaxaudit.data.memory import MAX_BYTES, refuse_larger
+import msgspec
+
+from jaxaudit.data.memory import refuse_larger
 from jaxaudit.data.paths import open_data
 from jaxaudit.errors import InputError
 
@@ -77,7 +80,7 @@ def reason_of(error: BaseException) -> str:
 
 
 @contextmanager
-def open_bounded(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[io.BufferedIOBase]:
+def open_bounded(path: Path, max_bytes: int) -> Iterator[io.BufferedIOBase]:
     """The bytes of a regular file, unpacked if they begin as gzip's do; no more than `max_bytes`."""
     try:
         with open_data(path) as file:
@@ -100,6 +103,14 @@ def json_lines(path: Path, longest: int, max_bytes: int) -> Iterator[tuple[int, 
             line = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).strip()
             if line:
                 yield number, line
+
+
+def decoded_once(text: bytes, kind: Any) -> Any:
+    """JSON as a value of this type, in which no object has a key twice; raises what msgspec and `refuse_repeated_keys`
+    raise.
+    """
+    refuse_repeated_keys(text)
+    return msgspec.json.decode(text, type=kind)
 
 
 def refuse_repeated_keys(text: str | bytes) -> None:

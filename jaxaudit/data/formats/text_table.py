@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from jaxaudit.data.formats.parsing import reason_of
 from jaxaudit.data.labels import as_number
 from jaxaudit.data.memory import MAX_BYTES, MOST_COLUMNS, refuse_larger
 from jaxaudit.data.paths import file_size, open_data
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, refuse_wrong
 
 NAMELESS = re.compile(r"|unnamed: \d+", re.IGNORECASE)
 """What a column without a name is called; pandas gives it a number."""
@@ -126,6 +126,12 @@ def truth_cells(cells: pa.ChunkedArray, gaps: bool = False) -> np.ndarray | None
     return None if places.null_count else np.array([0, 1, *[np.nan] * len(missing)])[places.to_numpy()]
 
 
+def are_among(cells: Cells, texts: Sequence[str]) -> Any:
+    """Which cells are one of these texts, in small letters."""
+    lower = pc.call_function("utf8_lower", [cells])
+    return pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(texts)))
+
+
 def whole(cells: pa.ChunkedArray) -> bool:
     """Whether any cell is a whole number of 16 digits or more."""
     pattern = pc.MatchSubstringOptions(r"^\s*[+-]?\d{16,}\s*$")
@@ -142,16 +148,16 @@ def find_format(data: bytes, path: Path) -> tuple[str, str, int]:
     sample = text[: max(_SAMPLE, 4 * len(first))]
     if len(sample) < len(text) or len(text) > FIRST_LINE:
         sample = sample[: sample.rfind("\n") + 1] or first
-    trouble = (
+    refuse_wrong(
+        f"{path}: ",
         ("is empty; was it written completely?", not text),
         ("its first line is blank; delete it.", not first),
         (f"its first line has more than {FIRST_LINE:,} characters; is it a table?", len(first) > FIRST_LINE),
         (f"its first line has more than the allowed {MOST_COLUMNS:,} columns.", first.count(sign) >= MOST_COLUMNS),
     )
-    lines = [] if any(wrong for _, wrong in trouble) else _cells(sample, sign)
+    lines = _cells(sample, sign)
     if not lines:
-        unsplit = "its first line cannot be split into cells; is a quotation mark not closed?"
-        raise InputError(f"{path}: {next((words for words, wrong in trouble if wrong), unsplit)}")
+        raise InputError(f"{path}: its first line cannot be split into cells; is a quotation mark not closed?")
     cells = [cell for line in lines for cell in line]
     commas = any(map(_WITH_COMMA.fullmatch, cells)) and not any(map(_WITH_POINT.fullmatch, cells))
     return sign, "," if sign != "," and commas else ".", len(lines[0])

@@ -9,7 +9,6 @@ information, another one each with an empty prompt. `target` is the index of the
 """
 
 import hashlib
-import math
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -58,18 +57,24 @@ Indices = Int[np.ndarray, " n"]
 """The numbers of the records, ascending."""
 
 
-class EvaluationLog(NamedTuple):
-    """The numbers a record of one model, by set and by name, and the index of each record, by set. `records` and
-    `prompts` are equal for logs of the same records, and of the same texts before answers, where logs tell;
-    `covariates` are numbers that no model made.
+class LoggedSet(NamedTuple):
+    """The index of each record of a set, and the numbers a record of one model, by name. `records` and `prompts` are
+    equal for logs of the same records, and of the same texts before answers, where logs tell; `covariates` are numbers
+    that no model made.
     """
 
+    index: Indices
+    scores: Mapping[str, Numbers]
+    covariates: Mapping[str, Numbers] = MappingProxyType({})
+    records: str = ""
+    prompts: str = ""
+
+
+class EvaluationLog(NamedTuple):
+    """What a log, or a folder of samples, has of one model, by set."""
+
     path: Path
-    index: Mapping[Set, Indices]
-    scores: Mapping[Set, Mapping[str, Numbers]]
-    records: Mapping[Set, str] = MappingProxyType({})
-    prompts: Mapping[Set, str] = MappingProxyType({})
-    covariates: Mapping[Set, Mapping[str, Numbers]] = MappingProxyType({})
+    sets: Mapping[Set, LoggedSet]
 
 
 class _Value(msgspec.Struct):
@@ -125,14 +130,14 @@ def read_log(path: Path, muse: str = PRIVLEAK) -> EvaluationLog:
             "the log of an evaluation (TOFU_EVAL.json, MUSE_EVAL.json)? MUSE's passages and questions are read where "
             "`muse` names them, and nothing else there."
         )
-    index: dict[Set, Indices] = {}
-    scores: dict[Set, dict[str, Numbers]] = {}
-    sets: tuple[tuple[Set, dict[str, _Logged]], ...] = ("query", query), ("holdout", holdout)
-    for of, logged in sets:
-        if logged:
-            index[of] = _common_index(path, logged)
-            scores[of] = {name: values for name, (_, values) in logged.items()}
-    return EvaluationLog(path, index, scores)
+    sets: dict[Set, LoggedSet] = {"query": _joined(path, query)}
+    if holdout:
+        sets["holdout"] = _joined(path, holdout)
+    return EvaluationLog(path, sets)
+
+
+def _joined(path: Path, metrics: Mapping[str, _Logged]) -> LoggedSet:
+    return LoggedSet(_common_index(path, metrics), {name: values for name, (_, values) in metrics.items()})
 
 
 def meeting(ours: Indices, other_index: Int[np.ndarray, " m"]) -> str:
@@ -255,33 +260,34 @@ def table_of_logs(logs: Mapping[ModelRole, Mapping[str, EvaluationLog]], block: 
     consecutive indices of a set are a group: 20 for TOFU, whose authors have 20 each.
     """
     index: dict[Set, np.ndarray] = {}
-    records: dict[Set, str | None] = {}
+    records: dict[Set, str] = {}
     prompts: dict[Set, str] = {}
     numbers: dict[str, dict[Set, np.ndarray]] = {}
     for role in ROLES:
         for name, log in logs.get(role, {}).items():
-            for part, ours in log.index.items():
+            for part, logged in log.sets.items():
                 if role == "target":
-                    index.setdefault(part, ours)
+                    index.setdefault(part, logged.index)
                 if part not in index:
                     continue
                 # A baseline only says how difficult a record is; it may lack the chat template of the others.
-                prompt = "" if role == "baseline" else log.prompts.get(part, "")
+                prompt = "" if role == "baseline" else logged.prompts
                 for kind, is_same in (
-                    ("indices", np.array_equal(index[part], ours)),
-                    ("records", records.setdefault(part, log.records.get(part)) == log.records.get(part)),
+                    ("indices", np.array_equal(index[part], logged.index)),
+                    ("records", records.setdefault(part, logged.records) == logged.records),
                     ("prompts", not prompt or prompts.setdefault(part, prompt) == prompt),
                 ):
                     if not is_same:
                         raise InputError(
-                            f"{log.path}: has other {kind} of {part} than the target ({meeting(index[part], ours)}). A "
-                            "table has every record of every model: evaluate all with the same forget_split and "
-                            "holdout_split, examples before a question (num_fewshot) and chat template."
+                            f"{log.path}: has other {kind} of {part} than the target "
+                            f"({meeting(index[part], logged.index)}). A table has every record of every model: "
+                            "evaluate all with the same forget_split and holdout_split, examples before a question "
+                            "(num_fewshot) and chat template."
                         )
                 if role == "target":
-                    for covariate, values in log.covariates.get(part, {}).items():
+                    for covariate, values in logged.covariates.items():
                         numbers.setdefault(f"{COVARIATE}.{covariate}", {}).setdefault(part, values)
-                for score, values in log.scores[part].items():
+                for score, values in logged.scores.items():
                     numbers.setdefault(f"{role}.{name}.{score}", {})[part] = values
     parts: dict[Set, tuple[np.ndarray, list[str]]] = {part: _whole(part, len(index[part]), numbers) for part in index}
     columns: dict[str, list[Any]] = {
@@ -358,12 +364,8 @@ def read_samples(folder: Path, tasks: Mapping[Set, str]) -> EvaluationLog:
     choices, characters of prompt and right answer, and bytes that zlib packs the two into. All samples are of one
     run: a folder keeps its name with another checkpoint.
     """
-    covariates: dict[Set, Mapping[str, np.ndarray]] = {}
     dates: dict[str, str] = {}
-    index: dict[Set, Indices] = {}
-    scores: dict[Set, Mapping[str, Numbers]] = {}
-    records: dict[Set, str] = {}
-    prompts: dict[Set, str] = {}
+    sets: dict[Set, LoggedSet] = {}
     for of, task in tasks.items():
         name = re.compile(f"samples_{re.escape(task)}{_DATE}")
         paths = {match[1]: path for path in entries(folder) if (match := name.fullmatch(path.name))}
@@ -374,21 +376,17 @@ def read_samples(folder: Path, tasks: Mapping[Set, str]) -> EvaluationLog:
                 "each task, as lm_eval writes it with its option log_samples."
             )
         dates |= dict.fromkeys(paths, task)
-        index[of], numbers, records[of], prompts[of] = _read(*paths.values())
-        scores[of] = {SCORE: numbers.pop(SCORE)}
-        covariates[of] = numbers
+        sets[of] = _read(*paths.values())
     if len(dates) > 1:
         raise InputError(
             f"{folder}: the samples of {' and '.join(task[:80] for task in dates.values())} are of several runs "
             f"({', '.join(dates)}), between which the model may have changed. Evaluate all tasks of a model in one run."
         )
-    return EvaluationLog(folder, index, scores, records, prompts, covariates)
+    return EvaluationLog(folder, sets)
 
 
-def _read(path: Path) -> tuple[Indices, dict[str, np.ndarray], str, str]:
-    """The index of records, scores and covariates by name, and digests of records and of their prompts; an empty one
-    if the file has no such hashes.
-    """
+def _read(path: Path) -> LoggedSet:
+    """The records of a file, with digests of records and of their prompts; an empty one if it has no such hashes."""
     rows: dict[int, tuple[list[float], str, str]] = {}
     decoder = msgspec.json.Decoder(_Sample)
     samples = 0
@@ -405,8 +403,9 @@ def _read(path: Path) -> tuple[Indices, dict[str, np.ndarray], str, str]:
         )
     index = sorted(rows)
     numbers, of_records, of_prompts = zip(*(rows[row] for row in index), strict=True)
-    columns: dict[str, np.ndarray] = dict(zip((SCORE, *COVARIATES), np.array(numbers).T, strict=True))
-    return np.array(index, np.int64), columns, _digest(of_records), _digest(of_prompts)
+    likelihoods, *covariates = np.array(numbers).T
+    by_name: dict[str, Numbers] = dict(zip(COVARIATES, covariates, strict=True))
+    return LoggedSet(np.array(index, np.int64), {SCORE: likelihoods}, by_name, _digest(of_records), _digest(of_prompts))
 
 
 def _digest(hashes: Sequence[str]) -> str:
@@ -417,7 +416,6 @@ def _of_right_answer(sample: _Sample, where: str) -> list[float]:
     """The log-likelihood of a record's right answer, NaN where the model gave none, and the record's covariates."""
     requests: Any = sample.arguments
     requests = [list(request.values()) for request in requests.values()] if isinstance(requests, dict) else requests
-    number = math.nan
     # Of generated texts, a request's second part is how they are generated, and so no text.
     with parsing(f"{where} has no log-likelihood of a prompt and an answer", "is it of a task of log-likelihoods?"):
         texts = [[msgspec.json.decode(text, type=str) for text in request[:2]] for request in requests]

@@ -265,7 +265,7 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     import pyarrow.compute as pc
 
     from jaxaudit.data.formats.parquet_file import read_text_table
-    from jaxaudit.data.formats.text_table import trimmed
+    from jaxaudit.data.formats.text_table import are_among, trimmed
 
     table = read_text_table(path, _is_used)
     header = table.header
@@ -280,8 +280,7 @@ def _of_table(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
         if not is_number(name):
             columns[name] = np.asarray(cells.to_pylist(), object)
             continue
-        lower = pc.call_function("utf8_lower", [cells])
-        empty = pc.call_function("is_in", [lower], pc.SetLookupOptions(pa.array(MISSING)))
+        empty = are_among(cells, MISSING)
         table.columns[index] = pc.call_function("if_else", [empty, pa.scalar("nan"), cells])
         columns[name] = table.numbers(index, "leave it empty if the model was not asked")
     return columns, (f"it is read as {table.note}",) if table.note else ()

@@ -42,7 +42,7 @@ def forms(function: Callable[..., Any]) -> dict[bool, Callable[..., Any]]:
     return {False: alone, True: jax.jit(function)}
 
 
-def bytes_of_an_example(plan: GradientPlan, leaves: list[Any], squares: bool) -> int:
+def bytes_of_an_example(plan: GradientPlan, squares: bool) -> int:
     """The bytes of one example's values and gradients in a chunk; with `squares`, those of `fisher_diagonal`."""
     program = plan.program
     values = _bytes_of_values(program, plan.varying)
@@ -50,9 +50,8 @@ def bytes_of_an_example(plan: GradientPlan, leaves: list[Any], squares: bool) ->
     def gradients(leaves: list[Any], example: list[Any]) -> dict[int, Gradient]:
         return place_gradients(plan, fixed_values(plan, leaves), example)
 
-    types = [program.types[place] for place in (*program.leaves, *program.example)]
-    shapes = [jax.ShapeDtypeStruct(type.shape, type.dtype) for type in types]
-    gradient_shapes = jax.eval_shape(gradients, shapes[: len(leaves)], shapes[len(leaves) :])
+    types = ([program.types[place] for place in places] for places in (program.leaves, program.example))
+    gradient_shapes = jax.eval_shape(gradients, *types)
     total = values + sum(_bytes(program.types[program.leaves[leaf]]) for leaf in plan.pulled)
     for place, gradient in gradient_shapes.items():
         total += sum(_bytes(part) for part in jax.tree.leaves(gradient))
@@ -115,7 +114,7 @@ def total(
         return function(leaves, arrays, weights)
     if traced:
         stacked = [_stacked(jnp.asarray(array), size) for array in arrays]
-        w = _stacked(weights, size, zeros=True)
+        w = jnp.pad(weights, (0, -n % size)).reshape(-1, size)
         start = jax.tree.map(
             lambda type: jnp.zeros(type.shape, type.dtype),
             jax.eval_shape(function, leaves, [array[0] for array in stacked], w[0]),
@@ -126,11 +125,11 @@ def total(
 
         return jax.lax.scan(loop_body(add), start, (stacked, w))[0]
     leaves, place, size = _placed(leaves, size)
-    sums = None
+    weights, sums = jnp.pad(weights, (0, -n % size)), None
     for start in range(0, n, size):
         part = slice(start, start + size)
         some = [place(_filled(array[part], size)) for array in arrays]
-        part_sums = function(leaves, some, place(_filled(weights[part], size, zeros=True)))
+        part_sums = function(leaves, some, place(weights[part]))
         jax.block_until_ready(sums)
         sums = part_sums if sums is None else jax.tree.map(jnp.add, sums, part_sums)
     return sums
@@ -140,19 +139,17 @@ def _first(array: Any, n: int) -> Any:
     return array if len(array) == n else array[:n]
 
 
-def _filled(array: Any, size: int, zeros: bool = False) -> Any:
-    """Pads the array to this length with copies of its first entry, or with zeros."""
+def _filled(array: Any, size: int) -> Any:
+    """Pads the array to this length with copies of its first entry."""
     missing = size - len(array)
     if not missing:
         return array
     module = np if isinstance(array, np.ndarray) else jnp
-    fill = module.broadcast_to(array[:1], (missing, *array.shape[1:]))
-    return module.concatenate([array, module.zeros_like(fill) if zeros else fill])
+    return module.concatenate([array, module.broadcast_to(array[:1], (missing, *array.shape[1:]))])
 
 
-def _stacked(array: Any, size: int, zeros: bool = False) -> Any:
-    filled = _filled(array, -(-len(array) // size) * size, zeros)
-    return filled.reshape(-1, size, *array.shape[1:])
+def _stacked(array: Any, size: int) -> Any:
+    return _filled(array, -(-len(array) // size) * size).reshape(-1, size, *array.shape[1:])
 
 
 def _placed(leaves: list[Any], size: int) -> tuple[list[Any], Callable[[Any], Any], int]:

@@ -3,7 +3,7 @@
 A chunk of examples is one compiled function.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, NamedTuple
@@ -75,8 +75,8 @@ def compiled_plan(
         plan,
         chunks.forms(partial(_norms, plan)),
         chunks.forms(partial(_squares, plan)),
-        chunks.bytes_of_an_example(plan, types, squares=False),
-        chunks.bytes_of_an_example(plan, types, squares=True),
+        chunks.bytes_of_an_example(plan, squares=False),
+        chunks.bytes_of_an_example(plan, squares=True),
     )
     if key is not None and not plan.under_trace:
         while len(_KEPT) >= _MOST_KEPT:
@@ -344,26 +344,16 @@ def mean_gradient(
     >>> mean_gradient(log_prob, jnp.zeros(2), jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.zeros(2))
     array([2., 1.])
     """
-    leaves, tree = jax.tree.flatten(params)
-    total = [np.zeros(leaf.shape) for leaf in leaves]
+    count, size = len(jax.tree.leaves((inputs, labels))[0]), chunk or CHUNK
+    check_ranges("[1, inf)", examples=count)
+    total = jax.tree.map(lambda leaf: np.zeros(leaf.shape), params)
     with jax.default_matmul_precision("highest"):
-        for some in _chunks(inputs, labels, chunk):
+        for start in range(0, count, size):
+            part = slice(start, start + size)
+            some = jax.tree.map(lambda array, part=part: jnp.asarray(array[part]), (inputs, labels))
             gradient = _summed_gradient(log_prob, params, *some, constants)
-            chunk_leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(gradient)]
-            total = [a + b for a, b in zip(total, chunk_leaves, strict=True)]
-    return jax.tree.unflatten(tree, [leaf_sum / _count(inputs, labels) for leaf_sum in total])
-
-
-def _count(inputs: Records, labels: Records) -> int:
-    return len(jax.tree.leaves((inputs, labels))[0])
-
-
-def _chunks(inputs: Records, labels: Records, chunk: int | None) -> Iterator[tuple[Any, Any]]:
-    check_ranges("[1, inf)", examples=_count(inputs, labels))
-    size = chunk or CHUNK
-    for start in range(0, _count(inputs, labels), size):
-        part = slice(start, start + size)
-        yield jax.tree.map(lambda array, part=part: jnp.asarray(array[part]), (inputs, labels))
+            total = jax.tree.map(lambda so_far, leaf: so_far + np.asarray(leaf, np.float64), total, gradient)
+    return jax.tree.map(lambda leaf_sum: leaf_sum / count, total)
 
 
 @partial(jax.jit, static_argnums=0)

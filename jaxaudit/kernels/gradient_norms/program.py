@@ -5,7 +5,7 @@ between steps, for all steps together. So the same rules apply to operations in 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -115,7 +115,7 @@ def _needed_loop(loop: Loop, remaining: set[int]) -> Loop:
     operations = needed(loop.operations, places)
     used = {place for operation in operations for place in operation.inputs} | set(places)
     taken = tuple(slice_taken for slice_taken in loop.taken if slice_taken.step in used)
-    return Loop(operations, loop.carried, taken, stacked, loop.length, loop.reverse, loop.unroll)
+    return replace(loop, operations=operations, taken=taken, stacked=stacked)
 
 
 def as_looked_up(program: Program) -> list[Operation | Loop]:
@@ -233,9 +233,9 @@ class _Tracing:
     def leaves_of(self, places: Sequence[int]) -> frozenset[int]:
         return frozenset().union(*(self.depends[place] for place in places))
 
-    def inline(self, closed: Any, consts: Iterable[Any], arguments: Sequence[int], scope: _Scope) -> list[int]:
-        """The places of the outputs of a jaxpr that is applied to these arguments."""
-        jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+    def inline(self, closed: Any, arguments: Sequence[int], scope: _Scope) -> list[int]:
+        """The places of the outputs of a jaxpr, closed or not, that is applied to these arguments."""
+        jaxpr, consts = _with_consts(closed)
         places = dict(zip(jaxpr.invars, arguments, strict=True))
         places |= {v: self.constant(value, v.aval) for v, value in zip(jaxpr.constvars, consts, strict=True)}
 
@@ -247,7 +247,7 @@ class _Tracing:
             name = eqn.primitive.name
             body = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")) if name in CALLS else None
             if body is not None:
-                outputs = self.inline(body, body.consts if isinstance(body, ClosedJaxpr) else (), inputs, scope)
+                outputs = self.inline(body, inputs, scope)
             elif name == "scan" and self.is_worth_opening(eqn, inputs):
                 try:
                     outputs = self.opened(eqn, inputs, scope)
@@ -299,7 +299,7 @@ class _Tracing:
             closed = jax.make_jaxpr(function)(*types)
         except NotImplementedError as error:  # an operation that cannot be batched
             raise _Unfit from error
-        return self.inline(closed, closed.consts, inputs, scope)
+        return self.inline(closed, inputs, scope)
 
     def slice_of(self, whole: int, aval: Any, scope: _Scope) -> int:
         """The place of the slice that a loop's step uses of a value with an axis of steps."""
@@ -310,12 +310,9 @@ class _Tracing:
 
     def opened(self, eqn: Any, inputs: Sequence[int], outer: _Scope) -> list[int]:
         """Adds a scan as a loop; what it carries counts as if it depended on the example, even a counter."""
-        body, consts = eqn.params["jaxpr"], ()
-        if isinstance(body, ClosedJaxpr):
-            body, consts = body.jaxpr, body.consts
-        first, split = _parts_of(eqn)
-        how = {"length": eqn.params["length"], "reverse": eqn.params["reverse"], "unroll": eqn.params["unroll"]}
-        scope, leaves, count = _Scope(outer, eqn.params["length"]), self.leaves_of(inputs), split - first
+        params, (first, split) = eqn.params, _parts_of(eqn)
+        body, _ = _with_consts(params["jaxpr"])
+        scope, leaves, count = _Scope(outer, params["length"]), self.leaves_of(inputs), split - first
         before = [self.of_its_own(place, outer) for place in inputs[first:split]]
         starts = [
             self.new(variable.aval, self.depends[place], True)
@@ -325,13 +322,14 @@ class _Tracing:
             self.slice_of(place, variable.aval, scope)
             for place, variable in zip(inputs[split:], body.invars[split:], strict=True)
         ]
-        outputs = self.inline(body, consts, [*inputs[:first], *starts, *slices], scope)
+        outputs = self.inline(params["jaxpr"], [*inputs[:first], *starts, *slices], scope)
         ends = [self.of_its_own(place, scope) for place in outputs]
         after = [self.new(variable.aval, leaves, True) for variable in eqn.outvars]
         carried = tuple(map(Carried, before, starts, ends[:count], after[:count]))
         taken = tuple(Sliced(whole, step) for step, whole in scope.wholes.items())
         stacked = tuple(map(Sliced, after[count:], ends[count:]))
-        outer.operations.append(Loop(scope.operations, carried, taken, stacked, **how))
+        how = params["length"], params["reverse"], params["unroll"]
+        outer.operations.append(Loop(scope.operations, carried, taken, stacked, *how))
         return after
 
     def of_its_own(self, place: int, scope: _Scope) -> int:
@@ -341,6 +339,11 @@ class _Tracing:
             return place
         (copy,) = jax.make_jaxpr(lambda value: jnp.array(value, copy=True))(self.types[place]).eqns
         return self.emitted(copy, [place], scope, varies=True)[0]
+
+
+def _with_consts(closed: Any) -> tuple[Any, Sequence[Any]]:
+    """A jaxpr and the values of its constants; without, if it is not closed."""
+    return (closed.jaxpr, closed.consts) if isinstance(closed, ClosedJaxpr) else (closed, ())
 
 
 def _parts_of(scan: Any) -> tuple[int, int]:
@@ -363,7 +366,7 @@ def trace(function: Callable[..., Any], leaves: Sequence[Any], example: Sequence
         tracing.new(v.aval, [index] if index < trained else (), index >= split)
         for index, v in enumerate(closed.jaxpr.invars)
     ]
-    (output,) = tracing.inline(closed.jaxpr, closed.consts, arguments, scope)
+    (output,) = tracing.inline(closed, arguments, scope)
     return Program(
         needed(scope.operations, [output]),
         tracing.types,

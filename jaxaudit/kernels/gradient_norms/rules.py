@@ -211,13 +211,8 @@ def _sides(operation: Operation, position: int, ndim: int) -> tuple[tuple[int, .
 
 def of_product(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:
     """The gradient of an operand of a dense product, with any axes contracted or batched."""
-    contracted, batched = operation.params["dimension_numbers"]
     array, other = operands[position], operands[1 - position]
-    # The paired axes of both operands, in the order of the parameter's axes.
-    inner = sorted(zip(contracted[position], contracted[1 - position], strict=True))
-    batch = sorted(zip(batched[position], batched[1 - position], strict=True))
-    array_batch, array_inner = [a for a, _ in batch], [a for a, _ in inner]
-    other_batch, other_inner = [b for _, b in batch], [b for _, b in inner]
+    array_inner, other_inner, array_batch, other_batch = _paired_axes(operation, position)
     array_free = [axis for axis in range(array.ndim) if axis not in array_batch + array_inner]
     other_free = [axis for axis in range(other.ndim) if axis not in other_batch + other_inner]
     groups, inner_size, free_size = (
@@ -227,6 +222,7 @@ def of_product(operation: Operation, position: int, operands: Sequence[Any], cot
 
     inputs = wide(other).transpose(other_batch + other_free + other_inner).reshape(groups, positions, inner_size)
     # The output's axes: batched ones in the order of the operation's list, the left operand's free ones, the right's.
+    _, batched = operation.params["dimension_numbers"]
     order = [list(batched[position]).index(axis) for axis in array_batch]
     output = wide(cotangent).transpose(order + list(range(len(order), cotangent.ndim)))
     if position == 0:
@@ -245,15 +241,18 @@ def of_product(operation: Operation, position: int, operands: Sequence[Any], cot
 
 def is_turned(operation: Operation, position: int, operands: Sequence[Any]) -> bool:
     """Whether `of_product` must transpose an operand in memory while JAX's derivative, which is equal, need not."""
-    contracted, batched = operation.params["dimension_numbers"]
-    other = 1 - position
-    inner = sorted(zip(contracted[position], contracted[other], strict=True))
-    batch = sorted(zip(batched[position], batched[other], strict=True))
-    first, last = [b for _, b in batch], [b for _, b in inner]
-    free = [axis for axis in range(operands[other].ndim) if axis not in first + last]
-    order = [axis for axis in (*first, *free, *last) if operands[other].shape[axis] > 1]
-    exact = operation.params["precision"] in FULL and wide(operands[other]).dtype == operands[other].dtype
+    other = operands[1 - position]
+    _, last, _, first = _paired_axes(operation, position)
+    free = [axis for axis in range(other.ndim) if axis not in first + last]
+    order = [axis for axis in (*first, *free, *last) if other.shape[axis] > 1]
+    exact = operation.params["precision"] in FULL and wide(other).dtype == other.dtype
     return exact and order != sorted(order)
+
+
+def _paired_axes(operation: Operation, position: int) -> list[list[int]]:
+    """The contracted axes of a product's operand, in ascending order, and those of the other one; the batched ones."""
+    pairs = [sorted(zip(of[position], of[1 - position], strict=True)) for of in operation.params["dimension_numbers"]]
+    return [[pair[side] for pair in of_kind] for of_kind in pairs for side in (0, 1)]
 
 
 def of_convolution(operation: Operation, position: int, operands: Sequence[Any], cotangent: Array) -> Factors:

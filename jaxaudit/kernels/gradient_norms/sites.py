@@ -308,24 +308,22 @@ def _over_steps(function: Derivative, differ: list[bool], apart: list[bool], at_
 
     def summed_by_step(operands: list[Any], cotangents: list[Array]) -> list[Array]:
         def with_slices(slices: list[Any], cotangents: list[Array]) -> list[Array]:
-            iterator = iter(slices)
-            taken = [next(iterator) if differs else operand for operand, differs in zip(operands, differ, strict=True)]
-            return function(taken, cotangents)
+            pairs = zip(operands, slices, strict=True)
+            return function([operand if part is None else part for operand, part in pairs], cotangents)
 
-        def step(
-            sums: list[Array], slices_and_shapes: tuple[list[Any], list[Array]]
-        ) -> tuple[list[Array], list[Array]]:
-            parts, so_far = with_slices(*slices_and_shapes), iter(sums)
-            kept = [part for part, is_apart in zip(parts, apart, strict=True) if is_apart]
-            return [next(so_far) + part for part, is_apart in zip(parts, apart, strict=True) if not is_apart], kept
+        def step(sums: list[Any], slices_and_cotangents: tuple[list[Any], list[Array]]) -> tuple[list[Any], list[Any]]:
+            parts = with_slices(*slices_and_cotangents)
+            kept = [part if is_apart else None for part, is_apart in zip(parts, apart, strict=True)]
+            return [None if so_far is None else so_far + part for so_far, part in zip(sums, parts, strict=True)], kept
 
-        slices = [operand for operand, differs in zip(operands, differ, strict=True) if differs]
-        first = [operand[0] for operand in slices], [cotangent[0] for cotangent in cotangents]
-        shapes = jax.eval_shape(with_slices, *first)
+        # None where there is no slice, no sum or nothing to keep.
+        slices = [operand if differs else None for operand, differs in zip(operands, differ, strict=True)]
+        shapes = jax.eval_shape(with_slices, *jax.tree.map(lambda array: array[0], (slices, cotangents)))
         start = [
-            jnp.zeros(shape.shape, shape.dtype) for shape, is_apart in zip(shapes, apart, strict=True) if not is_apart
+            None if is_apart else jnp.zeros(shape.shape, shape.dtype)
+            for shape, is_apart in zip(shapes, apart, strict=True)
         ]
-        sums, kept = map(iter, jax.lax.scan(step, start, (slices, cotangents)))
-        return [next(kept) if is_apart else next(sums) for is_apart in apart]
+        sums, kept = jax.lax.scan(step, start, (slices, cotangents))
+        return [part if so_far is None else so_far for so_far, part in zip(sums, kept, strict=True)]
 
     return summed_at_once if at_once else summed_by_step

@@ -1,0 +1,23 @@
+"""The names of `unlearning`: see `jaxaudit/__init__.pyi`."""
+
+from .amnesiac import Recorded as Recorded
+from .amnesiac import Recording as Recording
+from .amnesiac import train_and_record as train_and_record
+from .fisher import Noise as Noise
+from .fisher import becker_code as becker_code
+from .fisher import forget_by_noise as forget_by_noise
+from .fisher import golatkar as golatkar
+from .fisher import paper as paper
+from .fisher import selective_dampening as selective_dampening
+from .gradients import fine_tune as fine_tune
+from .gradients import gradient_ascent as gradient_ascent
+from .gradients import negative_gradient as negative_gradient
+from .gradients import scrub as scrub
+from .language import Recipe as Recipe
+from .language import gradient_difference as gradient_difference
+from .language import npo as npo
+from .language import rmu as rmu
+from .language import sim_npo as sim_npo
+from .method import LogProbs as LogProbs
+from .method import Unlearn as Unlearn
+from .method import retrain as retrain

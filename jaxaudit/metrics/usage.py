@@ -352,7 +352,7 @@ def conclude(
 
     `recipe` is advice if the shadow models fit badly, in place of "more records are needed".
     """
-    refuse_stated(stated)
+    check_ranges("(0, 1)", stated=stated)
     words = WORDING[question]
     unsettled: list[str] = []
     if limits.upper > stated:
@@ -443,8 +443,3 @@ def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
     adjusted_values = np.empty(count)
     adjusted_values[order] = np.minimum(np.minimum.accumulate(steps[::-1])[::-1], 1.0)
     return tuple(adjusted_values.tolist())
-
-
-def refuse_stated(stated: float) -> None:
-    """Refuses (`InputError`) a stated fraction that is not above 0 and below 1."""
-    check_ranges("(0, 1)", stated=stated)

@@ -11,7 +11,6 @@ from jaxtyping import Float
 from jaxaudit.audits.finding import Checked, Confidence, Finding, State, in_order, sentence, undecided
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.result import (
-    Details,
     KSAudit,
     KSResult,
     NoiseFloor,
@@ -149,48 +148,26 @@ def target_result(
     """
     rho_first = sorted(judgements, key=lambda judgement: not isinstance(judgement.details, RhoDetails))
     every = (*common, *(check for judgement in rho_first for check in judgement.checks))
-    first, *other_judgements = (_checked(judgement, judgements, every) for judgement in judgements)
-    finding = _beside(first, other_judgements)
+    first, *other_tests = (_test_result(judgement, judgements, every) for judgement in judgements)
+    finding = _beside(first.finding, other_tests)
     finding = msgspec.structs.replace(finding, caveats=(*limitations, *finding.caveats))
-    decided = (first._replace(finding=finding), *other_judgements)
-    return TargetResult(
-        name=name,
-        truth=truth,
-        finding=finding,
-        tests=tuple(
-            TestResult(
-                judgement.test,
-                judgement.title,
-                judgement.finding,
-                _shown(judgement),
-                {"p_never": judgement.p[0], "fraction": judgement.fraction[0]}
-                if isinstance(judgement.details, Usage)
-                else {},
-                {name: None if value is None else number(value) for name, value in judgement.numbers.items()},
-            )
-            for judgement in decided
-        ),
-        checks=every,
-    )
+    tests = (msgspec.structs.replace(first, finding=finding), *other_tests)
+    return TargetResult(name=name, truth=truth, finding=finding, tests=tests, checks=every)
 
 
-def _checked(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Judgement:
-    """The judgement as far as the checks allow it."""
-    of_fraction, usage = judgement.fraction[1] or judgement.rests_on, judgement.details
-    failed = [check for check in every if check.decisive and not check.passed and check.name in of_fraction]
-    if failed and isinstance(usage, Usage):
-        judgement = judgement.of(without_fraction(usage, tuple(f"{check.name}: {check.message}" for check in failed)))
-    return judgement._replace(
-        finding=_with_checks(judgement, judgements, every),
-        p=(trusted_by_checks(judgement.p, every), judgement.p[1]),
-        fraction=(trusted_by_checks((judgement.fraction[0], of_fraction), every), of_fraction),
-    )
-
-
-def _shown(judgement: Judgement) -> Details:
-    """The numbers of a test as a result has them."""
-    details = judgement.details
+def _test_result(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> TestResult:
+    """The result of a test, as far as the checks allow what it found."""
+    details, confidences = judgement.details, {}
     if isinstance(details, Usage):
+        of_fraction = judgement.fraction[1] or judgement.rests_on
+        failed = [check for check in every if check.decisive and not check.passed and check.name in of_fraction]
+        if failed:
+            details = without_fraction(details, tuple(f"{check.name}: {check.message}" for check in failed))
+            judgement = judgement.of(details)
+        confidences = {
+            "p_never": trusted_by_checks(judgement.p, every),
+            "fraction": trusted_by_checks((judgement.fraction[0], of_fraction), every),
+        }
         # The reasons have what is doubted, unsettled or invalid.
         details = msgspec.structs.replace(
             details,
@@ -200,7 +177,9 @@ def _shown(judgement: Judgement) -> Details:
             unsettled=(),
             invalid=(),
         )
-    return details
+    finding = _with_checks(judgement, judgements, every)
+    numbers = {name: None if value is None else number(value) for name, value in judgement.numbers.items()}
+    return TestResult(judgement.test, judgement.title, finding, details, confidences, numbers)
 
 
 def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Finding:
@@ -247,17 +226,13 @@ def trusted_by_checks(trust: Trust, every: tuple[Check, ...]) -> Confidence:
     return Confidence("none" if decisive else "weak", why)
 
 
-def _beside(judgement: Judgement, other_judgements: Sequence[Judgement]) -> Finding:
+def _beside(finding: Finding, other_tests: Sequence[TestResult]) -> Finding:
     """The deciding finding, with any test that gives the opposite verdict."""
-    finding = judgement.finding
     opposite = {"forgotten": "not forgotten", "not forgotten": "forgotten"}.get(finding.verdict)
-    against = [
-        judgement
-        for judgement in other_judgements
-        if isinstance(judgement.details, Usage) and judgement.finding.verdict == opposite
-    ]
-    if against:
-        titles = ", ".join(judgement.title for judgement in against)
+    titles = ", ".join(
+        test.title for test in other_tests if isinstance(test.details, Usage) and test.finding.verdict == opposite
+    )
+    if titles:
         disagree = f"Tests disagree: {opposite} by the {titles}."
         why = f"Another test of use gives the opposite verdict: {titles}."
         finding = msgspec.structs.replace(

@@ -38,7 +38,7 @@ from jaxaudit.audits.ks.result import SCORES, KSAudit, KSResult, TofuDetails
 from jaxaudit.audits.ks.tests_of_use.members import FAINT, measured_by, words_of
 from jaxaudit.audits.ks.tests_of_use.test import EXACT, Judgement, judgement_of_use, of_use, p_text
 from jaxaudit.data.scores.table import ScoredModel, ScoreTable, is_scored
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.json_types import number
 from jaxaudit.metrics.arrays import Integers, Numbers, OneKey
 from jaxaudit.metrics.checks import HOLDOUT_LIKE_QUERY, MEMBERS_LIKE_QUERY, Check
@@ -67,7 +67,6 @@ from jaxaudit.metrics.usage import (
     Question,
     decided,
     less_used,
-    refuse_stated,
     without_fraction,
 )
 from jaxaudit.metrics.usage import conclude as concluded
@@ -274,7 +273,7 @@ def judge_scores(
     >>> found.targets[0].verdict, found.targets[0].usage[0].p_never
     ('not forgotten', 0.0005)
     """
-    refuse_stated(test.stated)
+    check_ranges("(0, 1)", stated=test.stated)
     if not table.of("target"):
         raise InputError(f"{table.name}: has no target; call the column of its scores target.SCORE, as target.loss.")
     query, holdout = table.rows("query"), table.rows("holdout")

@@ -21,7 +21,7 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.result import Details
 from jaxaudit.data.examples import Examples, Role, Sets
-from jaxaudit.errors import InputError
+from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.json_types import Number
 from jaxaudit.metrics.arrays import Indices, OneKey
 from jaxaudit.metrics.checks import (
@@ -41,7 +41,6 @@ from jaxaudit.metrics.usage import (
     Usage,
     at_most,
     is_share_known,
-    refuse_stated,
     without_fraction,
 )
 from jaxaudit.randomness import stream
@@ -260,7 +259,7 @@ class KSTest(Protocol):
 
     def refuse(self, sets: Sets[Examples]) -> None:
         """Refuses (`InputError`) sets that the test cannot be made with, such as those without one of its `roles`."""
-        refuse_stated(getattr(self, "stated", STATED_FRACTION))
+        check_ranges("(0, 1)", stated=getattr(self, "stated", STATED_FRACTION))
         for role in Role:
             if role in self.roles and role not in sets:
                 raise InputError(f"the {self.title} needs {NEEDED.get(role, role.words)} (`{role}`).")

@@ -21,6 +21,8 @@ of that with these options, with the same bits; the speed of such a program does
 
 OneKey = Key[Array, ""]
 """A random key."""
+ModelKeys = Key[Array, " models"]
+"""A random key for each model."""
 
 
 def stream(key: OneKey, *purpose: str | int) -> OneKey:
@@ -47,7 +49,7 @@ def several(key: OneKey, count: int) -> Key[Array, " count"]:
     return keys_at(jax.random.split(key, 1 << max(count - 1, 0).bit_length()), slice(count))
 
 
-def keys_at(keys: Key[Array, " models"], indices: Int[np.ndarray, " places"] | slice) -> Key[Array, " places"]:
+def keys_at(keys: ModelKeys, indices: Int[np.ndarray, " places"] | slice) -> Key[Array, " places"]:
     """`keys[indices]`, selected on the host: JAX would compile several programs for each number of indices.
 
     >>> keys = jax.random.split(jax.random.key(7), 3)
@@ -68,7 +70,7 @@ def join_keys(parts: Iterable[Key[Array, " _"]]) -> Key[Array, " all"]:
     return _wrapped(np.concatenate([jax.random.key_data(keys) for keys in key_parts]), key_parts[0])
 
 
-def _wrapped(words: np.ndarray, pattern: Key[Array, " models"]) -> Key[Array, " keys"]:
+def _wrapped(words: np.ndarray, pattern: ModelKeys) -> Key[Array, " keys"]:
     return jax.random.wrap_key_data(jnp.asarray(words), impl=jax.random.key_impl(pattern))
 
 

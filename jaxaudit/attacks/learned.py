@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxaudit.ensemble.batches import DISPATCH
 from jaxaudit.ensemble.chunk import Results, call_directory
@@ -23,6 +23,7 @@ from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.learners.learner import epoch_bits, init_key, traced_batches
 from jaxaudit.metrics.arrays import Integers, OneKey, Scores
 from jaxaudit.models import RUN_ONCE
+from jaxaudit.randomness import ModelKeys
 
 SOURCE = "Nicolae et al. 2018; Shokri et al. 2017"
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 100, 100, 1e-4
@@ -55,7 +56,7 @@ class _Net(NamedTuple):
 
 
 def fit_learned(
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     outputs: Float[np.ndarray, "models n features"],
     labels: Int[np.ndarray, " records"],
     membership: Bool[np.ndarray, "rows columns"],
@@ -165,7 +166,7 @@ def _standard(outputs: np.ndarray, used: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 @partial(jax.jit, static_argnames=("features", "classes"), compiler_options=RUN_ONCE)
-def _start(keys: Key[Array, " models"], features: int, classes: int) -> tuple[Any, Any]:
+def _start(keys: ModelKeys, features: int, classes: int) -> tuple[Any, Any]:
     params = jax.vmap(lambda key: _init(init_key(key), features, classes))(keys)
     return params, jax.vmap(OPTIMIZER.init)(params)
 
@@ -203,7 +204,7 @@ def _logits(params: _Net, outputs: Float[Array, "n features"], one_hot: Float[Ar
 
 @partial(jax.jit, static_argnames="classes", donate_argnames="state")
 def _epoch(
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     epoch: int | Int[Array, ""],
     state: tuple[Any, Any],
     outputs: Float[Array, "models n features"],

@@ -15,7 +15,7 @@ from .attack.result import AttackResult as AttackResult
 from .attack.result import SplitAttacks as SplitAttacks
 from .attack.targets import RecordTarget as RecordTarget
 from .attack.targets import target_log_odds as target_log_odds
-from .bank_odds import as_model_outputs as as_model_outputs
+from .bank_odds import ModelOutputs as ModelOutputs
 from .bank_odds import detail_of as detail_of
 from .bank_odds import load_log_likelihoods as load_log_likelihoods
 from .bank_odds import log_odds_of as log_odds_of

@@ -67,20 +67,15 @@ class ModelOutputs(NamedTuple):
             return mean_of_views(self.by_view).astype(np.float32)
 
 
-def model_outputs(bank: Bank, model: int, values: StoredOutputs | None = None) -> ModelOutputs:
-    """The outputs of one model of a bank, read from its file unless the values are given."""
-    outputs = as_model_outputs(bank, bank.outputs(model) if values is None else values)
-    if bank.correct is None:
-        return outputs
-    return outputs._replace(correct=np.where(bank.dropped, np.nan, bank.correct[model] > 0).astype(np.float32))
-
-
-def as_model_outputs(bank: Bank, values: StoredOutputs) -> ModelOutputs:
+def model_outputs(bank: Bank, values: StoredOutputs, model: int | None = None) -> ModelOutputs:
+    """The outputs of one model as a bank stores them; a bank that has this model may know which are correct."""
     labels = np.where(bank.dropped, 0, bank.labels)
     odds, correct = np.empty(values.shape[:2]), np.empty(len(values), np.float32)
     for part in _parts(values):
         odds[part], hits = _of_class(bank.description.outputs, upward(bank.description, values[part]), labels[part])
         correct[part] = hits.mean(axis=1)
+    if bank.correct is not None and model is not None:
+        correct[:] = bank.correct[model] > 0
     odds[bank.dropped] = correct[bank.dropped] = np.nan
     return ModelOutputs(odds, correct)
 
@@ -130,12 +125,12 @@ def upward(description: Description, values: np.ndarray) -> np.ndarray:
 def score_outputs(
     path: str | Path | OutputsPlace, description: Description, records: int, of: str | None = None
 ) -> Outputs:
-    """A model's outputs on records without classes, from a file of one column, or a table with the set `of`: 0, and in
-    the second column log-odds, or scores that are larger for records that were used.
+    """A model's outputs of one number a record, from a file, or of records without classes a table with the set `of`:
+    0, and in the second column the mean log-odds over views, or scores that are larger for records that were used.
     """
     place = as_place(path)
     values = load_into(place, msgspec.structs.replace(description, records=records, counts=None), of)
-    odds = log_odds_of(description.outputs, upward(description, values), np.zeros(records, int))[0]
+    odds = log_odds_of(description.outputs, upward(description, values), np.zeros(records, int)).mean(axis=0)
     grid = grid_of(description, values, "float32", place.name)
     return replace(grid, values=np.stack([np.zeros_like(odds), odds], axis=1), own_class=True)
 
@@ -213,13 +208,6 @@ def distinct_resolutions(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
     for grid in grids:
         by_kind.setdefault((grid.kind, grid.decimals, grid.significant, grid.dtype), grid)
     return tuple(by_kind.values())
-
-
-def as_stored(bank: Bank, values: StoredOutputs, name: str) -> Outputs:
-    """A sample of one model's stored outputs, from which the precision of its file is found; `name` is for messages."""
-    kept = np.flatnonzero(~bank.dropped)
-    rows = kept[:: max(1, len(kept) * values.shape[2] // SEEN)]
-    return grid_of(bank.description, values[rows], values.dtype.name, name)
 
 
 def grid_of(description: Description, values: StoredOutputs, dtype: str, name: str) -> Outputs:

@@ -36,8 +36,7 @@ def leave_out(
     inputs, labels, n = examples.inputs, examples.labels, len(examples)
     units = records if groups is None else np.unique(groups[records])
     size = execution.models_per_batch or usual_left_out_per_batch(key, examples, learner, len(units))
-    # Only whole chunks: a chunk of fewer models would be another program.
-    padded = np.concatenate([units, np.repeat(units[-1:], -len(units) % size)])
+    padded = in_whole_chunks(units, size)
     rows = AllBut(padded, n) if groups is None else leave_group_out(groups, padded)
     unit_records, at = _asked(records, groups, padded)
     copies = max(size - 1, 1)
@@ -66,6 +65,11 @@ def _asked(
     unit_records = np.stack([np.resize(unit, max(map(len, records_of_units))) for unit in records_of_units])
     model = np.unique(groups[records], return_inverse=True)[1]
     return unit_records, (model, (unit_records[model] == records[:, None]).argmax(axis=1))
+
+
+def in_whole_chunks(models: Int[np.ndarray, " some"], size: int) -> Int[np.ndarray, " more"]:
+    """These models, the last one repeated up to whole chunks: a chunk of fewer would be another program."""
+    return np.concatenate([models, np.repeat(models[-1:], -len(models) % size)])
 
 
 def models_trained(records: int, models_per_batch: int) -> int:

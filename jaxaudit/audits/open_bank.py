@@ -12,14 +12,13 @@ from scipy import special
 
 from jaxaudit.audits.bank_odds import (
     LARGEST,
+    SEEN,
     as_logits,
-    as_stored,
     at_resolution,
     coarser,
     detail_of,
     distinct_resolutions,
     grid_of,
-    mean_of_views,
     model_outputs,
     own_accuracy,
     score_outputs,
@@ -36,7 +35,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.arrays import units_of_records
 from jaxaudit.metrics.deal import dealt_alike
 from jaxaudit.metrics.exchangeability import NOT_MEASURED, Alike
-from jaxaudit.metrics.scores import cut, rank_scale
+from jaxaudit.metrics.scores import rank_scale
 from jaxaudit.shadow_models import Kind, Pool, ShadowModels, pool_of_sets
 
 NO_CLASS = ("",)
@@ -86,7 +85,7 @@ def open_bank(
     """
     bank = bank if isinstance(bank, Bank) else load_bank(bank)
     numbers = bank.finished().tolist() if models is None else models
-    pool, columns = pool_of(bank, records)
+    (pool, columns), kept_records = pool_of(bank, records), np.flatnonzero(~bank.dropped)
     odds, correct = (np.empty((len(numbers), len(columns)), np.float32) for _ in range(2))
     accuracies = np.empty(len(numbers))
     ranked = bank.description.outputs == "score"
@@ -97,12 +96,13 @@ def open_bank(
         # What a model that publishes labels gives away is a question for attacks.
         if not by_view:
             refuse_labels(values, bank.description, f"model {numbers[index]}")
-        outputs = model_outputs(bank, numbers[index], values)
+        outputs = model_outputs(bank, values, numbers[index])
         odds[index], correct[index] = outputs.log_odds[columns], outputs.correct[columns]
         accuracies[index] = own_accuracy(bank, numbers[index], outputs)
         if views is not None:
             views[index] = outputs.by_view[columns].T.clip(-most, most)
-        return as_stored(bank, values, f"model {numbers[index]}")
+        sample = kept_records[:: max(1, len(kept_records) * values.shape[2] // SEEN)]
+        return grid_of(bank.description, values[sample], values.dtype.name, f"model {numbers[index]}")
 
     grids, content_hash = read_models(bank, numbers, read)
     kinds = [] if by_view else kinds_of(bank)
@@ -201,14 +201,10 @@ def target_outputs(path: Path | OutputsPlace, bank: Bank, columns: slice, of: st
     file in the format of the bank's models, of records without classes also from a table of scores with the set `of`.
     """
     labels = np.where(bank.dropped, 0, bank.labels)[columns]
-    if bank.description.outputs in SCORED:
+    if bank.description.outputs in (*SCORED, "log_odds"):
         return score_outputs(path, bank.description, len(labels), of)
     values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
     grid = grid_of(bank.description, values, "float32", as_place(path).name)
-    if bank.description.outputs == "log_odds":
-        odds = cut(mean_of_views(values[:, :, 0].astype(np.float64)))
-        # Of all other classes together, and of each record's own.
-        return replace(grid, values=np.stack([np.zeros_like(odds), odds], axis=1), own_class=True)
     return replace(grid, values=as_logits(bank, values, labels), kind="logits")
 
 
@@ -219,7 +215,7 @@ def usable_models(bank: Bank) -> tuple[dict[int, float], dict[int, str]]:
     accuracy, refused = {}, {}
     for model in bank.finished().tolist():
         try:
-            accuracy[model] = own_accuracy(bank, model, model_outputs(bank, model))
+            accuracy[model] = own_accuracy(bank, model, model_outputs(bank, bank.outputs(model), model))
         except InputError as error:
             refused[model] = str(error)
     return accuracy, refused

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, cores
 from jaxaudit.kernels.convolutions import GROUPED, LETTERS, PARTS, PATCHES, Convolution, convolve, loop_body
 from jaxaudit.learners.learner import (
+    Count,
     Learner,
     Moment,
     SteppedLearner,
@@ -32,7 +33,7 @@ from jaxaudit.learners.learner import (
     pool_batches,
     take_step,
 )
-from jaxaudit.randomness import RUN_ONCE
+from jaxaudit.randomness import RUN_ONCE, ModelKeys
 
 DISPATCH = Lock()
 """Held while a program is compiled and started (not while it runs), so that no two threads compile the same one."""
@@ -40,7 +41,7 @@ DISPATCH = Lock()
 LEAST_WORDS = 512
 """At least so many random words are drawn, since that takes less time than starting the program."""
 
-When = tuple[Key[Array, "*models"], int | Int[Array, ""], int | Int[Array, ""]]
+When = tuple[Key[Array, "*models"], Count, Count]
 """The models' keys, an epoch, and a number of steps within the epoch."""
 
 
@@ -59,13 +60,13 @@ def place_pool(tree: Any) -> Any:
 
 
 @partial(jax.jit, static_argnames="learner", compiler_options=RUN_ONCE)
-def init_chunk(learner: SteppedLearner, keys: Key[Array, " models"]) -> Any:
+def init_chunk(learner: SteppedLearner, keys: ModelKeys) -> Any:
     """Training states of a chunk, with a leading `models` axis."""
     return jax.vmap(lambda key: learner.init(init_key(key)))(keys)
 
 
 @partial(jax.jit, static_argnames=("count", "shared"))
-def _chunk_bits(keys: Key[Array, " models"], epoch: int | Int[Array, ""], count: int, shared: bool) -> Array:
+def _chunk_bits(keys: ModelKeys, epoch: Count, count: int, shared: bool) -> Array:
     return jax.vmap(lambda key: epoch_bits(key, epoch, count))(keys[:1] if shared else keys)
 
 
@@ -77,8 +78,8 @@ def run_block(
     pool: tuple[Array, Array],
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
     weights: Float[Array, "block models batch"],
-    start: int | Int[Array, ""],
-    stop: int | Int[Array, ""],
+    start: Count,
+    stop: Count,
     shared: bool,
     uneven: bool,
 ) -> Any:
@@ -218,7 +219,7 @@ class Tables:
         self,
         learner: SteppedLearner,
         group: ChunkGroup,
-        keys: Key[Array, " models"],
+        keys: ModelKeys,
         rows: Bool[np.ndarray, "models examples"],
     ) -> None:
         self.group, self.keys, self.rows = group, keys, rows

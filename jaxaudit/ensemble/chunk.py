@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, Real
+from jaxtyping import Array, Int, Real
 
 from jaxaudit.data.paths import DRAFT, open_regular, whole_file
 from jaxaudit.ensemble.batches import (
@@ -40,6 +40,7 @@ from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState, moment_of
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.metrics.arrays import OneKey
+from jaxaudit.randomness import ModelKeys
 
 PLAIN = "biufc"
 """The kinds of NumPy dtypes that a .npz file stores without loss."""
@@ -47,7 +48,7 @@ DIGEST_BYTES = 16
 
 
 def call_directory(
-    checkpoints: Path, keys: Key[Array, " models"], membership: Membership | AllBut, *pool: Array | np.ndarray
+    checkpoints: Path, keys: ModelKeys, membership: Membership | AllBut, *pool: Array | np.ndarray
 ) -> Path:
     """The folder in `checkpoints` for the chunks of one call, on this process's kind and number of devices."""
     devices, rows = jax.local_devices(), membership.left_out if isinstance(membership, AllBut) else membership
@@ -65,7 +66,7 @@ def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
 
 
 def kept_models_per_batch(
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     membership: Membership | AllBut,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
@@ -262,7 +263,7 @@ class Chunk(NamedTuple):
     """
 
     rows: Int[np.ndarray, " models"]
-    keys: Key[Array, " models"]
+    keys: ModelKeys
     membership: Membership | AllBut
     group: ChunkGroup | None
 

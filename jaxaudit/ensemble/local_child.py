@@ -39,10 +39,16 @@ def _answered(call: bytes) -> bytes:
         work = pickle.loads(call)
         return pickle.dumps((True, work()), protocol=5)
     except Exception as error:
-        try:
-            return pickle.dumps((False, error), protocol=5)
-        except Exception:
-            return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")), protocol=5)
+        return pickle.dumps((False, portable(error)), protocol=5)
+
+
+def portable(error: Exception) -> Exception:
+    """The error, if it can be pickled; otherwise a RuntimeError with the same message."""
+    try:
+        same = type(pickle.loads(pickle.dumps(error))) is type(error)
+    except Exception:
+        same = False
+    return error if same else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def write_frame(pipe: IO[bytes], content: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array
 
 from jaxaudit.data.memory import free_memory_bytes
 from jaxaudit.ensemble.batches import DISPATCH, Tables, init_chunk, place_block, place_models, run_block
@@ -21,7 +21,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import SteppedLearner, TrainsBySteps, moment_of
 from jaxaudit.membership import AllBut, Membership
 from jaxaudit.metrics.arrays import OneKey
-from jaxaudit.randomness import keys_at
+from jaxaudit.randomness import ModelKeys, keys_at
 
 Records = Array | np.ndarray
 
@@ -122,7 +122,7 @@ def usual_models_per_batch(
 
 def fitting_models_per_batch(
     learner: SteppedLearner,
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     membership: Membership | AllBut,
     pool: tuple[Array, Array],
     groups: list[ChunkGroup],
@@ -156,7 +156,7 @@ def fitting_models_per_batch(
 
 def _block_program(
     learner: SteppedLearner,
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     membership: Membership | AllBut,
     pool: tuple[Array, Array],
     group: ChunkGroup,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key, Real
+from jaxtyping import Array, Float, Int, Real
 
 from jaxaudit.ensemble.batches import place_pool, with_decided_form
 from jaxaudit.ensemble.chunk import Chunk, Results, Summarize, call_directory, steps_from_host, train_chunk
@@ -40,7 +40,7 @@ from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, compiled
 from jaxaudit.membership import AllBut, Membership
-from jaxaudit.randomness import keys_at
+from jaxaudit.randomness import ModelKeys, keys_at
 
 ATTEMPTS = 4
 """How often a chunk is submitted before workers that end are an error."""
@@ -215,7 +215,7 @@ def _counting(progress: Progress | None, total: int) -> Advance:
 
 
 def fit_many(
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     membership: Membership | AllBut,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
@@ -303,7 +303,7 @@ def fit_many(
 
 
 def suitable_models_per_batch(
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     membership: Membership | AllBut,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],

@@ -27,6 +27,7 @@ from jaxtyping import Array
 from jaxaudit.ensemble.batches import place_pool
 from jaxaudit.ensemble.chunk import Chunk, Summarize, digest_of, summarized, train_chunk
 from jaxaudit.ensemble.concurrency import Machine, this_machine, unlike
+from jaxaudit.ensemble.local_child import portable
 from jaxaudit.errors import InputError, first_line, writing
 from jaxaudit.learners.learner import Learner
 
@@ -227,7 +228,7 @@ def _trained(work: _Work, chunk: Chunk) -> Answer:
     except ModuleNotFoundError:
         raise
     except Exception as error:
-        return Failed(_portable(error))
+        return Failed(portable(error))
 
 
 def _work_of(code: bytes, rest: bytes, source: ArraySource) -> _Work:
@@ -243,12 +244,3 @@ def _work_of(code: bytes, rest: bytes, source: ArraySource) -> _Work:
         summarize, *pool = unpack_value(rest, source, learner)
         _work[code, rest] = learner, summarize, place_pool(tuple(pool))
     return _work[code, rest]
-
-
-def _portable(error: Exception) -> Exception:
-    """The error, if it can be pickled; otherwise a RuntimeError with the same message."""
-    try:
-        same = type(pickle.loads(pickle.dumps(error))) is type(error)
-    except Exception:
-        same = False
-    return error if same else RuntimeError(f"{type(error).__name__}: {error}")

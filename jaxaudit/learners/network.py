@@ -40,13 +40,17 @@ def flip(key: OneKey, inputs: ImageRows) -> ImageRows:
 
 def crop(key: OneKey, inputs: ImageRows) -> ImageRows:
     """Pads each image with zeros by an eighth of its side (at least 1) and cuts out a random window of its old size."""
-    sides = inputs.shape[1:3]
-    high, wide = (max(1, round(PADDING * side)) for side in sides)
+    high, wide = (max(1, round(PADDING * side)) for side in inputs.shape[1:3])
+    return shifted(key, inputs, high, wide)
+
+
+def shifted(key: OneKey, inputs: ImageRows, high: int, wide: int) -> ImageRows:
+    """Moves each image by up to so many pixels up or down and to a side, at random; what comes in is 0."""
     padded = jnp.pad(inputs, ((0, 0), (high, high), (wide, wide), (0, 0)))
     corners = jax.random.randint(key, (len(inputs), 2), 0, 2 * jnp.array([high, wide]) + 1)
 
     def window(image: Array, corner: Array) -> Array:
-        return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), (*sides, image.shape[2]))
+        return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), inputs.shape[1:])
 
     return jax.vmap(window)(padded, corners)
 

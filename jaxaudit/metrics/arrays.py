@@ -12,12 +12,16 @@ Integers = Int[np.ndarray, " n"]
 Numbers = Float[np.ndarray, " n"]
 """One for each record."""
 Mask = Bool[np.ndarray, " n"]
+Groups = Shaped[np.ndarray, " n"]
+"""What names the group of each record."""
 Indices = Int[np.ndarray, " some"]
 """Of some records."""
 Scores = Float[np.ndarray, "models n"]
 Members = Bool[np.ndarray, "models n"]
 Kinds = Float[np.ndarray, "n kinds"]
 PerModel = Float[np.ndarray, " models"]
+Deals = Float[np.ndarray, "deals kinds"]
+"""Of deals of the records into two sets, the one that was made and others."""
 # Of the device or the host.
 AnyNumbers = Float[Array | np.ndarray, " n"]
 AnyIntegers = Int[Array | np.ndarray, " n"]

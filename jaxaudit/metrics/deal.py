@@ -11,12 +11,22 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from scipy import sparse
 
 from jaxaudit.data.bank.bank import row_blocks
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import Indices, Integers, Mask, Members, Numbers, OneKey, PerModel, units_of_records
+from jaxaudit.metrics.arrays import (
+    Groups,
+    Indices,
+    Integers,
+    Mask,
+    Members,
+    Numbers,
+    OneKey,
+    PerModel,
+    units_of_records,
+)
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of, stream
@@ -31,9 +41,7 @@ NEAR, DEVIATIONS = 0.05, 3.0
 deviations of the size that independent draws of each record would give, whichever is more."""
 
 
-def deal_holdout(
-    key: OneKey, records: int, share: float = SHARE, groups: Shaped[np.ndarray, " n"] | None = None
-) -> Mask:
+def deal_holdout(key: OneKey, records: int, share: float = SHARE, groups: Groups | None = None) -> Mask:
     """Chooses the records to hold out, uniformly at random among all choices of the same size: True for the holdout.
 
     Deal before any record is shared. The holdout has `round(share * records)` records, or that share of the groups; at
@@ -55,7 +63,7 @@ def deal_members(
     key: OneKey,
     held: Mask,
     share: float,
-    groups: Shaped[np.ndarray, " n"] | None = None,
+    groups: Groups | None = None,
 ) -> Mask:
     """Chooses known members, which are shared and stay in training, uniformly at random among records not `held`.
 
@@ -76,7 +84,7 @@ def deal_members(
     return np.isin(group_numbers, generator_of(stream(key, "members")).choice(left, chosen, replace=False))
 
 
-def deal_within(key: OneKey, groups: Shaped[np.ndarray, " n"], held: float, stay: float = 0.0) -> tuple[Mask, Mask]:
+def deal_within(key: OneKey, groups: Groups, held: float, stay: float = 0.0) -> tuple[Mask, Mask]:
     """Deals the records of every group over holdout (share `held`), known members (`stay`) and query set: two masks.
 
     Every record is as likely to be on a side as any other one: shares are rounded down or up at random.
@@ -145,7 +153,7 @@ def ways(count: int, chosen: int) -> int:
     return comb(count, chosen) if count < 1000 else count * (0 < chosen < count)
 
 
-def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
+def groups_in_sample(records: int, groups: Groups) -> int:
     """How many groups to draw from each side of a random split, for about `records` records of a side; at least 1.
 
     Which groups are on which side has no effect, so the sampled sides stay exchangeable.
@@ -156,7 +164,7 @@ def groups_in_sample(records: int, groups: Shaped[np.ndarray, " n"]) -> int:
     return max(1, records * len(np.unique(groups)) // len(groups))
 
 
-def merge_groups(groups: Shaped[np.ndarray, " n"], copies: Shaped[np.ndarray, " n"]) -> Integers:
+def merge_groups(groups: Groups, copies: Groups) -> Integers:
     """Merges groups that contain copies of a record (equal in `copies`, such as a hash), and numbers them from 0."""
     group_numbers, record = (np.unique(column, return_inverse=True)[1] for column in (groups, copies))
     nodes = 2 * len(group_numbers)

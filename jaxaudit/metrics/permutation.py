@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import AnyIntegers, AnyNumbers, Integers, Kinds, Numbers, OneKey, units_of_records
+from jaxaudit.metrics.arrays import AnyIntegers, AnyNumbers, Deals, Integers, Kinds, Numbers, OneKey, units_of_records
 from jaxaudit.metrics.deal import ways
 from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of
@@ -168,7 +168,7 @@ def permuted_differences(
     pairs: Integers | None = None,
     strata: Integers | None = None,
     permutations: int = PERMUTATIONS,
-) -> Float[np.ndarray, "deals kinds"]:
+) -> Deals:
     """The mean of the first `size` records minus that of the others: first as dealt, then for random other deals.
 
     What was dealt is what is permuted: records, `groups`, records within `strata`, or the two of each of `pairs`. More
@@ -214,7 +214,7 @@ def _rotated(
     )
 
 
-def _flipped(generator: np.random.Generator, values: Kinds, permutations: int) -> Float[np.ndarray, "deals kinds"]:
+def _flipped(generator: np.random.Generator, values: Kinds, permutations: int) -> Deals:
     """The mean difference within pairs, as dealt and with random signs; the two records of a pair follow each other."""
     apart = values[::2] - values[1::2]
     parts, rows = [apart.mean(axis=0)[None]], max(1, CHUNK // len(apart))
@@ -230,7 +230,7 @@ def _within_strata(
     size: int,
     strata: Integers,
     permutations: int,
-) -> Float[np.ndarray, "deals kinds"]:
+) -> Deals:
     """The differences as dealt, and with the records of each stratum permuted."""
     by_stratum, n = np.argsort(strata, kind="stable"), len(values)
     apart = without_strata(values[by_stratum], strata[by_stratum])

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from scipy import special
 
 from jaxaudit.kernels.ranking import mid_ranks
-from jaxaudit.metrics.arrays import Integers, Kinds, Numbers, OneKey
+from jaxaudit.metrics.arrays import Deals, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.holdout import freedom_of_means, mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large, shuffled
 from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Ratio
@@ -75,9 +75,7 @@ def score_test(
     return ScoreTest(share(differences), share(-differences) if directions.any() else 1.0, bool(directions.any()))
 
 
-def combined(
-    differences: Float[np.ndarray, "deals kinds"], directions: Int[np.ndarray, " kinds"]
-) -> Float[np.ndarray, " deals"]:
+def combined(differences: Deals, directions: Int[np.ndarray, " kinds"]) -> Float[np.ndarray, " deals"]:
     """One statistic for each deal, from the differences of several kinds of scores; larger means more likely used.
 
     It is the largest weighted mean of those in their known directions (Roy 1953), which a difference against its
@@ -101,9 +99,7 @@ def combined(
     return np.where(spread > 0, along, z.max(axis=1))
 
 
-def nonnegative_weights(
-    z: Float[np.ndarray, "deals kinds"], correlations: Float[np.ndarray, "kinds kinds"]
-) -> Float[np.ndarray, "deals kinds"]:
+def nonnegative_weights(z: Deals, correlations: Float[np.ndarray, "kinds kinds"]) -> Deals:
     """The weights w >= 0 with the largest w' z - w' R w / 2 for each deal, by coordinate descent on all at once."""
     weights = np.zeros_like(z)
     for _ in range(SWEEPS):

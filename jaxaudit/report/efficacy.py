@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.cells import chop_cells
 
 from jaxaudit.audits.efficacy.result import CONTRACTED, EfficacyResult, WeightsExposure, check_efficacy_result
+from jaxaudit.audits.finding import plural
 from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.report.kinds import Run, RunKind, record_type
@@ -18,14 +19,14 @@ ROOM, LEAST_ROOM = 58, 9
 
 def efficacy_part(run: Run[EfficacyResult]) -> RunContent:
     result, paths = run.result, list(run.result.paths.values())
-    count, of_texts = result.records_measured, result.likelihood == SEQUENCE.name
+    of_texts = result.likelihood == SEQUENCE.name
     means = (f"Log-likelihood of a record: {result.log_likelihood}.",) if of_texts else ()
     converted = (
         "The network is written in PyTorch. In JAX, its outputs on these records differ by "
         f"{result.conversion_error or 0:.0e} of their size at most.",
     )
     return RunContent(
-        f"How much do the weights still expose of {count:,} record{'' if count == 1 else 's'}?",
+        f"How much do the weights still expose of {plural(result.records_measured, 'record')}?",
         "Measured by the Fisher information of the weights about the records: the mean squared norm of each record's "
         "gradient. It is small where the weights fit the records, as those that they were trained on, and large for "
         "weights that never saw them. Efficacy is 1 / information. Compare it with that of weights whose training is "

@@ -16,7 +16,7 @@ from jaxaudit.audits.ks.result import (
 from jaxaudit.audits.ks.scores import ScoresTest
 from jaxaudit.audits.ks.tests_of_use import TESTS
 from jaxaudit.errors import visible
-from jaxaudit.metrics.usage import WORDING, at_most
+from jaxaudit.metrics.usage import WORDING, at_most, fraction_name
 from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import Arrays, Run, RunKind, record_type
@@ -25,7 +25,6 @@ from jaxaudit.report.ks_tables import (
     UNKNOWN,
     about,
     field_numbers,
-    fractions,
     groups_beside,
     percent_cell,
     questions_of,
@@ -81,7 +80,7 @@ def ks_part(run: Run[KSResult]) -> RunContent:
             *([rates_cells(result.rates)] if result.rates else []),
             *([usage_cells(targets, result.level)] if used else []),
             *([rho_cells(result)] if result.noise_floor else []),
-            statements(run),
+            statements(run, sets),
         ),
         (*_legend(result), *([COMMITTED.format(committed)] if committed else [])),
         terms(
@@ -165,7 +164,8 @@ def _notes(targets: Sequence[TargetResult]) -> tuple[str, ...]:
 def _unknown(targets: Sequence[TargetResult]) -> str:
     return (
         f"{UNKNOWN}: how much the target remembers of what it used is not known, the interval of the "
-        f"{fractions(targets)} is 0 to 100%, a p-value contradicts its estimate, or a check that it rests on failed."
+        f"{fraction_name(questions_of(targets))} is 0 to 100%, a p-value contradicts its estimate, or a check that it "
+        "rests on failed."
     )
 
 

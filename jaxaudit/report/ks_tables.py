@@ -7,11 +7,10 @@ from jaxaudit.audits.ks.result import GroupResult, KSResult, Rates, RhoDetails, 
 from jaxaudit.audits.ks.tests_of_use.test import TONES, percent_text
 from jaxaudit.errors import visible
 from jaxaudit.metrics.over_models import clopper_pearson
-from jaxaudit.metrics.usage import WORDING, Question, at_most, fraction_name
+from jaxaudit.metrics.usage import WORDING, Question, at_most
 from jaxaudit.report.kinds import Run
 from jaxaudit.report.numbers import (
     ComparedSets,
-    compared_sets,
     count_text,
     level_text,
     number_text,
@@ -64,11 +63,6 @@ def questions_of(targets: Iterable[TargetResult]) -> tuple[Question, ...]:
     """What fractions are of: what was `used`, what is `left`, or both in this order; `used` where there is none."""
     questions = {usage.question for target in targets for usage in target.usage}
     return tuple(question for question in WORDING if question in questions) or ("used",)
-
-
-def fractions(targets: Iterable[TargetResult]) -> str:
-    """What tables and charts call the fractions of these targets."""
-    return fraction_name(questions_of(targets))
 
 
 def _p_columns(targets: Iterable[TargetResult]) -> list[str]:
@@ -236,9 +230,9 @@ NOT_SAID = {
 """By the verdict; `less` is the use that a test of this size may miss."""
 
 
-def statements(run: Run[KSResult]) -> PageTable:
+def statements(run: Run[KSResult], sets: ComparedSets) -> PageTable:
     """A row a target: a sentence with its numbers and what it assumes, and what these numbers do not say."""
-    provenance, sets = run.provenance, compared_sets(run.provenance.data)
+    provenance = run.provenance
     compared = {"query set": sets.query, "holdout": sets.holdout, "known members": sets.members}
     counts = ", ".join(f"{one_set.records:,} records of the {words}" for words, one_set in compared.items() if one_set)
     when = f"On {visible(provenance.started[:10])}, jaxaudit {visible(provenance.jaxaudit)} compared outputs"

@@ -185,9 +185,12 @@ class RunContent(NamedTuple):
         checks_of_answers = [
             (
                 answer,
-                [aside.setdefault((check.name, check.affects), check) if check.affects else check for check in checks],
+                [
+                    aside.setdefault((check.name, check.affects), check) if check.affects else check
+                    for check in answer.finding.checks
+                ],
             )
-            for answer, checks in ((answer, answer.finding.checks) for answer in self.answers)
+            for answer in self.answers
         ]
         shared = ((check, _of(owners, self.answers)) for check, owners in _shared(checks_of_answers))
         return in_order(msgspec.structs.replace(check, name=check.name + owners) for check, owners in shared)

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from jaxaudit.audits.finding import Tone
+from jaxaudit.audits.finding import Tone, plural
 from jaxaudit.errors import visible
 from jaxaudit.report.page import Answer, Beside, PageTable, RunContent
 
@@ -105,10 +105,10 @@ def _checks(part: RunContent, hint: str) -> list[RenderableType]:
     if not hint:
         return [*lines, _line(f"checks passed: {', '.join(passed)}", "dim")] if passed else lines
     aside = [check for check in failed if check.affects]
-    counts = [f"{len(passed)} check{'' if len(passed) == 1 else 's'} passed"] if passed else []
+    counts = [f"{plural(len(passed), 'check')} passed"] if passed else []
     counts += [f"{len(aside)} failed on what decides nothing"] if aside else []
     further = len(part.caveats) - 1
-    counts += [f"{further} more limitation{'' if further == 1 else 's'}"] if further > 0 else []
+    counts += [plural(further, "more limitation")] if further > 0 else []
     counted = f"{', '.join(counts)}. " if counts else ""
     return [*lines, _line(f"{counted}{hint}", "dim")]
 

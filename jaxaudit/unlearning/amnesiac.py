@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, Real
+from jaxtyping import Array, Float, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.chunk import Summarize
@@ -21,6 +21,7 @@ from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.metrics.arrays import AnyIntegers, Mask, OneKey
+from jaxaudit.randomness import ModelKeys
 from jaxaudit.unlearning.method import cites
 
 
@@ -33,7 +34,7 @@ class Recorded(NamedTuple):
 
 @cites("Graves, Nagisetty & Ganesh 2021; Becker & Liebig 2022")
 def train_and_record(
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     forget: Mask,
     inputs: Real[Array | np.ndarray, "n ..."],
     labels: AnyIntegers,

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Key, Real
+from jaxtyping import Array, Bool, Real
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.chunk import Summarize
@@ -14,6 +14,7 @@ from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.learners.learner import Inputs, Labels
 from jaxaudit.metrics.arrays import AnyIntegers, Members, OneKey
+from jaxaudit.randomness import ModelKeys
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Chosen = Bool[Array, " n"]
@@ -92,7 +93,7 @@ def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
 
 @cites("Becker & Liebig 2022")
 def retrain(
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     forget: Members,
     inputs: Real[Array | np.ndarray, "n ..."],
     labels: AnyIntegers,

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from support.simulated_shadows import evidence_of
 from jaxaudit import Bank, HoldoutTest, load_bank
 from jaxaudit.audits import (
     Available,
-    as_model_outputs,
+    ModelOutputs,
     available_tests,
     first_models,
     kinds_of,
@@ -44,6 +45,10 @@ from jaxaudit.audits import (
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import log_odds
 from jaxaudit.shadow_models import Kind
+
+
+def outputs_of(bank: Bank, model: int) -> ModelOutputs:
+    return model_outputs(bank, bank.outputs(model), model)
 
 
 def test_logits_probabilities_and_log_odds_say_the_same(tmp_path: Path):
@@ -62,15 +67,15 @@ def test_a_probability_of_one_is_infinite_and_cut_before_views_are_averaged(tmp_
     sure[1] = 1 / 3
     folder = write_bank(tmp_path / "one", outputs="probabilities")
     save(folder, 0, sure)
-    odds = model_outputs(load_bank(folder), 0).log_odds
+    odds = outputs_of(load_bank(folder), 0).log_odds
     assert (odds[0], odds[2]) == (np.inf, -np.inf)
     viewed = write_bank(tmp_path / "two", outputs="probabilities", queries=2)
     save(viewed, 0, np.stack([sure, np.full_like(sure, 1 / 3)], axis=1))
-    odds = model_outputs(load_bank(viewed), 0).log_odds
+    odds = outputs_of(load_bank(viewed), 0).log_odds
     np.testing.assert_allclose(odds[[0, 2]], [(20 - np.log(2)) / 2, (-20 - np.log(2)) / 2], rtol=1e-5)
     beyond = write_bank(tmp_path / "logits")
     save(beyond, 0, np.where(np.arange(CLASSES) == labels()[:, None], 1e300, -1e300))
-    assert (model_outputs(load_bank(beyond), 0).log_odds == np.inf).all()
+    assert (outputs_of(load_bank(beyond), 0).log_odds == np.inf).all()
 
 
 def test_dropped_records_say_nothing(tmp_path: Path):
@@ -82,7 +87,7 @@ def test_dropped_records_say_nothing(tmp_path: Path):
     np.save(folder / "membership.npy", members)
     np.save(folder / "labels.npy", np.where(dropped, -1, labels()))
     bank = load_bank(folder)
-    odds = model_outputs(bank, 0).log_odds
+    odds = outputs_of(bank, 0).log_odds
     assert np.isnan(odds[dropped]).all()
     assert np.isfinite(odds[~dropped]).all()
     shadows = open_bank(bank, by_view=True)
@@ -110,7 +115,7 @@ def test_of_a_large_bank_one_file_of_outputs_is_in_memory(tmp_path: Path):
         bank = load_bank(folder)
         assert len(kinds_of(bank)) == models
         for model in bank.finished().tolist():
-            model_outputs(bank, model)
+            outputs_of(bank, model)
 
     # The rows as booleans, and a few arrays of 50,000 numbers; of two peaks the smaller, as other threads count, too.
     assert min(peak(read), peak(read)) < models * records + 15_000_000
@@ -152,7 +157,7 @@ def test_a_target_of_the_banks_own_form_has_the_log_odds_of_a_model(tmp_path: Pa
     file = tmp_path / "file.npy"
     np.save(file, values.reshape((RECORDS, *bank.description.shape[1:]))[bank.query])
     target = target_outputs(file, bank, bank.query)
-    wanted = as_model_outputs(bank, values.astype(np.float32))
+    wanted = model_outputs(bank, values.astype(np.float32))
     own = target.columns(bank.labels[bank.query])
     found = log_odds(target.logits, own)
     np.testing.assert_allclose(found, np.clip(wanted.log_odds, -20, 20)[bank.query], atol=1e-5)
@@ -188,14 +193,14 @@ def test_outputs_of_another_model_are_found_whatever_was_dealt(tmp_path: Path, h
     known = first_models(bank)
 
     save(folder, 7, logits(7, members[7], memory=9.0))
-    odds = model_outputs(bank, 7).log_odds
+    odds = outputs_of(bank, 7).log_odds
     right: Any = match_row(bank, 7, odds, known)
     assert (right.other, right.shown) == (None, True)
     found: Any = match_row(bank, 9, odds, known)
     assert (found.other, found.shown, found.fit > 5 > found.own_fit) == (7, False, True)
     # Nothing is known of rows that somebody else dealt.
     stranger = load_bank(write_bank(tmp_path / "stranger"))
-    assert match_row(stranger, 4, model_outputs(stranger, 1).log_odds, {}) is None
+    assert match_row(stranger, 4, outputs_of(stranger, 1).log_odds, {}) is None
 
 
 def many(folder: Path, changed: dict[int, np.ndarray] | None = None) -> Bank:
@@ -263,7 +268,8 @@ def test_rates_are_measured_where_the_holdout_has_another_size(tmp_path: Path, r
     """The query set has 20 records, and the holdout 40 or 10; models remember them well."""
     evidence = evidence_of(made(tmp_path / "bank", dealt(20, 20, records), 20, "logits"), range(20))
     told: list[tuple[int, int]] = []
-    rates = leave_one_out(jax.random.key(2), evidence, [HoldoutTest()], progress=lambda *done: told.append(done))
+    evidence = replace(evidence, progress=lambda *done: told.append(done))
+    rates = leave_one_out(jax.random.key(2), evidence, [HoldoutTest()])
     assert told == [(done, 60) for done in range(1, 61)]
     assert [(rate.used, rate.targets) for rate in rates] == [(0.0, 20), (0.5, 20), (1.0, 20)]
     assert {rate.records for rate in rates} == {int(20 / records * (records - 20))}

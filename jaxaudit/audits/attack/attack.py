@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 import msgspec
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int
 
 from jaxaudit.attacks import AttackInputs, PairedShadows, PooledShadows
 from jaxaudit.attacks.attack import Attack, Distance, Frequency, Shadows, Untargeted
@@ -30,7 +30,13 @@ from jaxaudit.audits.attack.result import (
 )
 from jaxaudit.audits.attack.targets import RecordTarget
 from jaxaudit.audits.finding import UNDECIDED
-from jaxaudit.audits.left_out import leave_out, models_trained, say_everywhere, usual_left_out_per_batch
+from jaxaudit.audits.left_out import (
+    in_whole_chunks,
+    leave_out,
+    models_trained,
+    say_everywhere,
+    usual_left_out_per_batch,
+)
 from jaxaudit.data.bank.bank import Bank, load_bank
 from jaxaudit.data.examples import Examples
 from jaxaudit.ensemble import (
@@ -51,7 +57,7 @@ from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.metrics.pdtp import BINS, pdtp
 from jaxaudit.metrics.permutation import better_than_guessing
 from jaxaudit.metrics.usage import LEVEL
-from jaxaudit.randomness import generator_of, several, stream
+from jaxaudit.randomness import ModelKeys, generator_of, several, stream
 from jaxaudit.shadow_models import ShadowModels
 
 ATTACKS: tuple[Attack, ...] = (Untargeted(), Distance(), Frequency())
@@ -67,10 +73,14 @@ MOST_TOGETHER = 20
 shadow models of different targets less independent."""
 
 
+Targets = Int[np.ndarray, " targets"]
+"""The indices of attacked records among the candidates."""
+
+
 class Drawn(NamedTuple):
     """The attacked records, ascending, and models' training sets: rows 2 i and 2 i + 1 are halves of iteration i."""
 
-    targets: Int[np.ndarray, " targets"]
+    targets: Targets
     membership: Bool[np.ndarray, "models candidates"]
 
 
@@ -101,15 +111,13 @@ def draw(key: OneKey, examples: Examples, iterations: int, targets: int) -> Draw
     return drawn
 
 
-def groups_of(targets: Int[np.ndarray, " targets"], size: int) -> list[Int[np.ndarray, " group"]]:
+def groups_of(targets: Targets, size: int) -> list[Int[np.ndarray, " group"]]:
     """The targets in groups of equal length, whose shadow sets of `size` records are drawn together; the last group is
     padded with its last target. Groups are small enough for the pool order: see `takes_pool_order`.
     """
     most = max(1, min(MOST_TOGETHER, int((size - 1) / POOL_ORDER_SHARE) - size))
-    count = -(-len(targets) // most)
-    length = -(-len(targets) // count)
-    filled = np.concatenate([targets, np.repeat(targets[-1:], count * length - len(targets))])
-    return list(filled.reshape(count, length))
+    length = -(-len(targets) // -(-len(targets) // most))
+    return list(in_whole_chunks(targets, length).reshape(-1, length))
 
 
 def models_to_train(
@@ -158,7 +166,7 @@ class SplitModels:
 
     key: OneKey
     inputs: AttackInputs
-    targets: Int[np.ndarray, " targets"]
+    targets: Targets
     truth: Bool[np.ndarray, "models targets"]
     shadows: Mapping[Literal["paired", "pooled"], Shadows]
     measurements: Float[np.ndarray, "measurements targets"]
@@ -280,7 +288,7 @@ def _pair_outputs(
     key: OneKey,
     examples: Examples,
     learner: Learner,
-    targets: Int[np.ndarray, " targets"],
+    targets: Targets,
     size: int,
     shadows: int,
     execution: Execution,
@@ -306,7 +314,7 @@ def _pair_outputs(
 
 
 def _measure(
-    keys: Key[Array, " models"],
+    keys: ModelKeys,
     examples: Examples,
     learner: Learner,
     drawn: Drawn,
@@ -325,8 +333,7 @@ def _measure(
         if not len(held):
             continue
         records = np.searchsorted(members, drawn.targets[held])
-        # Fill whole chunks, so that the same compiled programs serve every half.
-        records = np.concatenate([records, np.repeat(records[-1:], -len(records) % size)])
+        records = in_whole_chunks(records, size)
         left = leave_out(keys[model], examples.take(members), learner, records, execution=part)
         values[model // 2, held] = pdtp(left.with_record, left.without_record, bins=BINS).values[: len(held)]
     return values

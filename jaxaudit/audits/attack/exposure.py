@@ -27,6 +27,10 @@ ROUNDING = 1e-9
 SOURCE = "Kandpal, Pillutla, Oprea, Kairouz, Choquette-Choo & Xu 2024"
 
 
+OfUnits = Int[np.ndarray, " units"]
+"""A number for each unit."""
+
+
 class AttackUnits(NamedTuple):
     """The units that are attacked, records or groups, in the order of their first records. Groups are of query set and
     holdout alone: records of the calibration set have none.
@@ -38,14 +42,14 @@ class AttackUnits(NamedTuple):
     """
 
     of_record: Int[np.ndarray, " attacked"]
-    first: Int[np.ndarray, " units"]
+    first: OfUnits
     grouped: bool
 
     def __len__(self) -> int:
         return len(self.first)
 
     @property
-    def records(self) -> Int[np.ndarray, " units"]:
+    def records(self) -> OfUnits:
         """The number of records of each unit."""
         return np.bincount(self.of_record, minlength=len(self))
 
@@ -93,11 +97,11 @@ class AttackUnits(NamedTuple):
         return self.mean(outputs * weights) / self.mean(weights)
 
     @property
-    def _runs(self) -> tuple[Int[np.ndarray, " attacked"], Int[np.ndarray, " units"]]:
+    def _runs(self) -> tuple[Int[np.ndarray, " attacked"], OfUnits]:
         """The attacked records unit by unit, and where each unit begins among them."""
         return np.argsort(self.of_record, kind="stable"), np.cumsum(self.records) - self.records
 
-    def common(self, values: Integers) -> Int[np.ndarray, " units"]:
+    def common(self, values: Integers) -> OfUnits:
         """The value that all records of a unit have; -1 if they differ."""
         return np.where(self.split(values), -1, values[self.first])
 

@@ -35,13 +35,14 @@ from jaxaudit.audits.attack.targets import (
     target_scores,
 )
 from jaxaudit.audits.bank_odds import Detail, at_resolution, coarser, detail_of
-from jaxaudit.audits.finding import UNDECIDED
+from jaxaudit.audits.finding import UNDECIDED, plural
 from jaxaudit.audits.open_bank import open_bank, pool_of
 from jaxaudit.data.bank.bank import Bank, read_models
 from jaxaudit.data.bank.description import BY_CLASS
 from jaxaudit.data.memory import MAX_BYTES
 from jaxaudit.ensemble import Progress
 from jaxaudit.errors import InputError, check_distinct
+from jaxaudit.metrics.arrays import Members
 from jaxaudit.metrics.attack import RATES_SOURCE, attack_rates, called_at, same_outputs, vulnerability
 from jaxaudit.metrics.scores import cut
 from jaxaudit.metrics.usage import LEVEL
@@ -61,11 +62,10 @@ def open_for_attacks(bank: Bank, attacks: int, records: int | None = None) -> Sh
     if units.grouped:
         models = models[~units.split(bank.membership[models][:, columns]).any(axis=1)]
     if len(models) < LEAST_MODELS:
-        one = "" if len(models) == 1 else "s"
         whole = " on whole groups" if units.grouped else ""
         raise InputError(
-            f"the bank has {len(models)} finished shadow model{one}{whole}, and an attack compares each with others: "
-            f"finish at least {LEAST_MODELS}, preferably 32."
+            f"the bank has {plural(len(models), 'finished shadow model')}{whole}, and an attack compares each with "
+            f"others: finish at least {LEAST_MODELS}, preferably 32."
         )
     needed = 8 * len(models) * count * (bank.description.queries + attacks + 12)
     if needed > MAX_BYTES:
@@ -128,7 +128,6 @@ def attack_records(
     truth = units.whole(shadows.membership, "the shadow models' training sets")
     shadowed, columns = shadow_scores(shadows, units), shadows.pool.columns
     assert bank is not None
-    assert shadows.views is not None
     check_shadow_scores(shadowed)
     unlike = [
         attack.name for attack in candidates if shadows.scale is not None and getattr(attack, "of_likelihoods", False)
@@ -204,7 +203,7 @@ def attack_records(
     )
     usual = attacks is None or deciding == _possible(RECORD_ATTACKS, shadowed, refuse=False)[0][0]
     if grade_of(results[0]) not in (None, GUESSING):
-        less = with_less_published(shadows, shadowed, deciding, units, usual)
+        less = with_less_published(shadows, shadowed, deciding, units, truth, usual)
         result = msgspec.structs.replace(result, published=less)
     judgements, calls = judged_targets(targets, scored, truth, result, deciding)
     return AttackAudit(
@@ -235,8 +234,8 @@ def _possible(
             chosen.append(attack)
         elif refuse:
             raise InputError(
-                f"{attack.name} needs, beside the model that is attacked, {together} shadow model"
-                f"{'' if together == 1 else 's'}, {inside} of them trained with a record and {outside} without it; "
+                f"{attack.name} needs, beside the model that is attacked, {plural(together, 'shadow model')}, "
+                f"{inside} of them trained with a record and {outside} without it; "
                 f"{judged:.0%} of the records have them in a bank of {len(shadowed.models)}. Add models, or name "
                 "another attack: base and rmia need fewest."
             )
@@ -256,6 +255,7 @@ def with_less_published(
     shadowed: ShadowScores,
     attack: RecordAttack,
     units: AttackUnits,
+    truth: Members,
     usual: bool,
 ) -> tuple[Published, ...]:
     """The attack's rates on coarser outputs of the models of a bank; none of a bank without a number for each class.
@@ -263,7 +263,6 @@ def with_less_published(
     An attack that is not the `usual` one shows of no outputs that attacks are no better than guessing, unless no model
     gives other ones.
     """
-    truth = units.whole(shadows.membership, "the shadow models' training sets")
     rows = []
     for outputs, odds in _coarser_outputs(shadows):
         # Outputs that no model gives otherwise tell nothing; how often others were dealt the record is no output.
@@ -290,7 +289,7 @@ def _coarser_outputs(shadows: ShadowModels) -> Iterator[tuple[str, Odds]]:
     for decimals in DIGITS:
         detail = Detail(False, decimals, None, "float64", 10.0**-decimals)
         if coarser(details, [detail]):
-            yield f"probabilities with {decimals} digit{'' if decimals == 1 else 's'}", at_resolution(odds, [detail])
+            yield f"probabilities with {plural(decimals, 'digit')}", at_resolution(odds, [detail])
     right = odds > 0
     if description.classes > 2:
         right, largest = _first_class(shadows)

@@ -169,7 +169,6 @@ def compare_targets(
     """Pairs each target with the shadow models, at the coarser of their resolutions; targets do not affect one another.
     `whole` is the input at the models' own resolution.
     """
-    assert shadows.views is not None
     shape, columns = (whole.models.shape[1], shadows.pool.given_records), shadows.pool.columns[units.attacked]
     own_details, unused = [detail_of(resolution) for resolution in shadows.resolutions], whole.unused
     # The models at each coarser resolution; at their own resolution they are not copied.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Key, Real, Shaped, UInt32
+from jaxtyping import Int, Real, Shaped, UInt32
 
 from jaxaudit.audits.bank_odds import model_outputs
 from jaxaudit.audits.ks.models import refuse_diverged
@@ -27,7 +27,7 @@ from jaxaudit.learners import Learner
 from jaxaudit.metrics.arrays import Mask, Members, Numbers, OneKey
 from jaxaudit.metrics.deal import RATE, Dealt, dealt_records, limit, other_row, row_fits
 from jaxaudit.metrics.scores import rank_scale
-from jaxaudit.randomness import generator_of, join_keys, keys_at, several, stream
+from jaxaudit.randomness import ModelKeys, generator_of, join_keys, keys_at, several, stream
 from jaxaudit.shadow_models import OF_QUERY, Kind, pool_of_sets
 
 TURNS = (Kind.NEVER, Kind.FULLY, Kind.NEVER, Kind.HALF)
@@ -197,7 +197,7 @@ def _keep(
     return np.asarray(rows)
 
 
-def training_keys(key: OneKey, bank: Bank) -> Key[Array, " models"]:
+def training_keys(key: OneKey, bank: Bank) -> ModelKeys:
     """The random key of each model's training: that of the model with the same kind and number in `train_shadows`."""
     kinds = kinds_of(bank)
     counts = Counter(kinds)
@@ -234,7 +234,7 @@ def first_models(bank: Bank) -> dict[int, Numbers]:
         if len(log_odds) == COMPARED:
             break
         with suppress(InputError):
-            log_odds[model] = model_outputs(bank, model).log_odds
+            log_odds[model] = model_outputs(bank, bank.outputs(model), model).log_odds
     return log_odds
 
 

@@ -109,7 +109,7 @@ def judge(
         # Records that a simulated target was trained on are no known non-members of it.
         refuse_few(int(target_outputs.unseen.sum()))
     audit = judge_outputs(key, evidence, outputs, tests)
-    measured = leave_one_out(key, evidence, tests, progress=progress) if rates else ()
+    measured = leave_one_out(key, evidence, tests) if rates else ()
     kinds = dict.fromkeys(kind for test in tests for kind in test.kinds())
     return replace(
         audit,
@@ -188,13 +188,7 @@ _Case = tuple[Evidence, TargetOutputs]
 """A target of known truth, and the evidence by which it is judged."""
 
 
-def leave_one_out(
-    key: OneKey,
-    evidence: Evidence,
-    tests: Sequence[KSTest],
-    *,
-    progress: Progress | None = None,
-) -> tuple[Rates, ...]:
+def leave_one_out(key: OneKey, evidence: Evidence, tests: Sequence[KSTest]) -> tuple[Rates, ...]:
     """Judges every shadow model by the others, and counts the verdicts for each test and each used fraction (`SHARES`).
 
     - Shadow test: a model used none, half or all of the query set, and is judged as a target would be. Where the
@@ -218,8 +212,8 @@ def leave_one_out(
             verdicts[used][judged.targets[0].verdict] += 1
             sizes[used].append(judging.queries)
             done += 1
-            if progress:
-                progress(done, total)
+            if evidence.progress:
+                evidence.progress(done, total)
         for used, counts in verdicts.items():
             numbers = (counts[name] for name in ("not forgotten", "forgotten", "inconclusive"))
             if counts:

@@ -186,8 +186,7 @@ def train_rows(
     """Trains all models of an audit, by the membership masks of each kind; a seed follows from kind and number."""
     membership, order = np.concatenate(list(rows.values())), pool.training_order
     keys = join_keys(several(stream(key, kind), len(masks)) for kind, masks in rows.items() if len(masks))
-    inputs, labels, in_order = pool.examples.inputs[order], pool.examples.labels[order], membership[:, order]
-    pool_in_order = inputs, labels
+    in_order, pool_in_order = membership[:, order], (pool.examples.inputs[order], pool.examples.labels[order])
     models_per_batch = (
         kept_models_per_batch(keys, in_order, *pool_in_order, execution.checkpoints)
         or execution.models_per_batch
@@ -196,15 +195,14 @@ def train_rows(
     confidences, odds, hits = fit_many(
         keys,
         in_order,
-        inputs,
-        labels,
+        *pool_in_order,
         learner,
         execution=execution.at(models_per_batch),
-        summarize=partial(_score, learner, inputs, labels),
+        summarize=partial(_score, learner, *pool_in_order),
         # Else a further set in the pool would change minibatches of models that hold nearly all others.
         members_only=True,
     )
-    by_set = np.argsort(np.arange(len(labels))[order])
+    by_set = np.argsort(np.arange(len(pool.examples))[order])
     return ShadowModels(
         pool=pool.comparable(),
         kinds=tuple(kind for kind, masks in rows.items() for _ in masks),

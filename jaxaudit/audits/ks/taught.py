@@ -6,13 +6,12 @@ of everything that they depend on; no record and no class is kept. Without input
 neighbours tell the difficulty (`metrics.difficulty`).
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Float, Shaped
 
 from jaxaudit.audits.ks.evidence import Evidence
 from jaxaudit.data.cache import cached_arrays
@@ -264,6 +263,7 @@ def learners_of(shape: tuple[int, ...], classes: int) -> "dict[str, NetworkLearn
     from flax import nnx
 
     from jaxaudit.learners import NetworkLearner, network
+    from jaxaudit.learners.network import shifted
     from jaxaudit.models import MLP
     from jaxaudit.models.networks import SmallCNN
 
@@ -275,18 +275,8 @@ def learners_of(shape: tuple[int, ...], classes: int) -> "dict[str, NetworkLearn
 
     learners = {f"dense {epochs}": learner(dense, epochs) for epochs in DENSE_EPOCHS}
     if len(shape) == 3:
+        augment = (partial(shifted, high=SHIFT, wide=SHIFT),)
         learners |= {
-            f"convolutional {epochs}": learner(SmallCNN, epochs, augment=(shifted,)) for epochs in CONVOLUTIONAL_EPOCHS
+            f"convolutional {epochs}": learner(SmallCNN, epochs, augment=augment) for epochs in CONVOLUTIONAL_EPOCHS
         }
     return learners
-
-
-def shifted(key: OneKey, inputs: Float[Array, "n h w c"]) -> Float[Array, "n h w c"]:
-    """Moves each image by up to `SHIFT` pixels in each direction, at random; what comes in is 0."""
-    padded = jnp.pad(inputs, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)))
-    corners = jax.random.randint(key, (len(inputs), 2), 0, 2 * SHIFT + 1)
-
-    def window(image: Array, corner: Array) -> Array:
-        return jax.lax.dynamic_slice(image, (corner[0], corner[1], 0), inputs.shape[1:])
-
-    return jax.vmap(window)(padded, corners)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float
 
 from jaxaudit.attacks.learned import BATCH_SIZE, EPOCHS, LearnedAttack
 from jaxaudit.attacks.learned import SOURCE as ATTACK
@@ -46,7 +46,7 @@ from jaxaudit.metrics.efficacy import SOURCE as EFFICACY
 from jaxaudit.metrics.forgetting_quality import SOURCE as CHALLENGE
 from jaxaudit.metrics.over_models import SOURCE as U_LIRA
 from jaxaudit.models import RUN_ONCE
-from jaxaudit.randomness import generator_of, stream
+from jaxaudit.randomness import ModelKeys, generator_of, stream
 from jaxaudit.unlearning import Recording, Unlearn, retrain, train_and_record
 from jaxaudit.unlearning.gradients import EPOCHS as EPOCHS_OF_METHODS
 from jaxaudit.unlearning.method import papers_of
@@ -191,7 +191,7 @@ def _parts(
 
 
 def _trained(
-    keys: Key[Array, " seeds"],
+    keys: ModelKeys,
     train: Examples,
     learner: NetworkLearner,
     forget: Mask,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, Real
+from jaxtyping import Array, Bool, Float, Int, Real
 from msgspec.structs import astuple
 
 from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
@@ -44,7 +44,7 @@ from jaxaudit.metrics.efficacy import ROUNDING, Efficacy, computes_short, effica
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.usage import ALPHA, LEVEL
-from jaxaudit.randomness import stream
+from jaxaudit.randomness import ModelKeys, stream
 from jaxaudit.unlearning import Unlearn
 from jaxaudit.unlearning.method import of_label
 
@@ -119,7 +119,7 @@ def traced(name: str, method: Unlearn, learner: NetworkLearner, train: Examples)
 
 def unlearned(
     alone: Any,
-    keys: Key[Array, " seeds"],
+    keys: ModelKeys,
     originals: NetworkParams,
     forget: np.ndarray,
     together: bool,
@@ -154,7 +154,7 @@ class Setting(NamedTuple):
     learner: NetworkLearner
     train: Examples
     test: Examples
-    attack_keys: Key[Array, " models"]
+    attack_keys: ModelKeys
     nonmembers: Int[np.ndarray, " nonmembers"]
     attack_epochs: int
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int
 
 from jaxaudit import json_types
-from jaxaudit.audits.bank_odds import as_model_outputs, log_odds_of
+from jaxaudit.audits.bank_odds import log_odds_of, model_outputs
 from jaxaudit.audits.ks.bank import COMPARED, RowMatch, first_models, match_row
 from jaxaudit.audits.ks.train import Available, available_tests
 from jaxaudit.audits.open_bank import kinds_of, pool_of, usable_models
@@ -116,7 +116,7 @@ def _placed(bank: Bank, files: Sequence[Path], model: int | None) -> tuple[list[
         number = _place(bank, file, missing, model)
         missing = [number_left for number_left in missing if number_left != number]
         placed.append(Placed(file, number, True, digest))
-        log_odds = as_model_outputs(bank, values).log_odds
+        log_odds = model_outputs(bank, values).log_odds
         if len(odds_by_model) < COMPARED:
             odds_by_model[number], early[number] = log_odds, file
         else:

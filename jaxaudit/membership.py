@@ -84,7 +84,11 @@ class AllBut:
         return AllBut(self.left_out[rows], self.examples)
 
 
-def member_counts(membership: Membership | AllBut) -> Int[np.ndarray, " models"]:
+Masks = Membership | AllBut
+"""Membership masks, in memory or not."""
+
+
+def member_counts(membership: Masks) -> Int[np.ndarray, " models"]:
     """The number of training records of each model."""
     if isinstance(membership, AllBut):
         return np.full(len(membership), membership.examples - 1)

@@ -14,7 +14,7 @@ from jaxaudit.learners import Learner, LeavesOneOut, LeftOut
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import compiled
 from jaxaudit.membership import AllBut, everyone, leave_group_out
-from jaxaudit.metrics.arrays import Integers, OneKey
+from jaxaudit.metrics.arrays import Integers, ModelNumbers, OneKey
 
 
 def leave_out(
@@ -56,7 +56,7 @@ def leave_out(
 def _asked(
     records: Integers,
     groups: Int[np.ndarray, " examples"] | None,
-    units: Int[np.ndarray, " models"],
+    units: ModelNumbers,
 ) -> tuple[Int[np.ndarray, "models most"], tuple[np.ndarray, np.ndarray]]:
     """The records that each model answers, repeated to the same number, and each record's model and place there."""
     if groups is None:

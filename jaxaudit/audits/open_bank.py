@@ -7,12 +7,13 @@ from types import MappingProxyType
 
 import msgspec
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from scipy import special
 
 from jaxaudit.audits.bank_odds import (
     LARGEST,
     SEEN,
+    StoredOutputs,
     as_logits,
     at_resolution,
     coarser,
@@ -92,7 +93,7 @@ def open_bank(
     views = np.empty((len(numbers), bank.description.queries, len(columns))) if by_view or ranked else None
     most = LARGEST[bank.description.outputs]
 
-    def read(index: int, values: Float[np.ndarray, "n views values"]) -> Outputs:
+    def read(index: int, values: StoredOutputs) -> Outputs:
         # What a model that publishes labels gives away is a question for attacks.
         if not by_view:
             refuse_labels(values, bank.description, f"model {numbers[index]}")

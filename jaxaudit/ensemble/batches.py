@@ -45,6 +45,10 @@ When = tuple[Key[Array, "*models"], Count, Count]
 """The models' keys, an epoch, and a number of steps within the epoch."""
 
 
+DevicePool = tuple[Array, Array]
+"""Inputs and labels, on this process's devices."""
+
+
 def _mesh() -> Mesh:
     return Mesh(np.array(jax.local_devices()), ("models",))
 
@@ -75,7 +79,7 @@ def run_block(
     learner: SteppedLearner,
     states: Any,
     when: When,
-    pool: tuple[Array, Array],
+    pool: DevicePool,
     indices: Int[Array, "block models batch"] | Int[Array, "block batch"],
     weights: Float[Array, "block models batch"],
     start: Count,

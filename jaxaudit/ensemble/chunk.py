@@ -26,6 +26,7 @@ from jaxtyping import Array, Int, Real
 from jaxaudit.data.paths import DRAFT, open_regular, whole_file
 from jaxaudit.ensemble.batches import (
     DISPATCH,
+    DevicePool,
     StepBlock,
     Tables,
     When,
@@ -38,8 +39,9 @@ from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
 from jaxaudit.errors import InputError
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState, moment_of
-from jaxaudit.membership import AllBut, Membership
-from jaxaudit.metrics.arrays import OneKey
+from jaxaudit.membership import AllBut, Masks
+from jaxaudit.metrics.arrays import ModelNumbers, OneKey
+from jaxaudit.models.module import WithState
 from jaxaudit.randomness import ModelKeys
 
 PLAIN = "biufc"
@@ -47,9 +49,7 @@ PLAIN = "biufc"
 DIGEST_BYTES = 16
 
 
-def call_directory(
-    checkpoints: Path, keys: ModelKeys, membership: Membership | AllBut, *pool: Array | np.ndarray
-) -> Path:
+def call_directory(checkpoints: Path, keys: ModelKeys, membership: Masks, *pool: Array | np.ndarray) -> Path:
     """The folder in `checkpoints` for the chunks of one call, on this process's kind and number of devices."""
     devices, rows = jax.local_devices(), membership.left_out if isinstance(membership, AllBut) else membership
     return checkpoints / digest_of(f"{devices[0].device_kind} {len(devices)}", jax.random.key_data(keys), rows, *pool)
@@ -67,7 +67,7 @@ def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
 
 def kept_models_per_batch(
     keys: ModelKeys,
-    membership: Membership | AllBut,
+    membership: Masks,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     checkpoints: Path | None,
@@ -174,7 +174,7 @@ def steps_from_host(learner: SteppedLearner) -> bool:
 
 
 def train_from_host(
-    learner: SteppedLearner, tables: Tables, pool: tuple[Array, Array], advance: Callable[[int], None]
+    learner: SteppedLearner, tables: Tables, pool: DevicePool, advance: Callable[[int], None]
 ) -> TrainState:
     """Trains one model to the end, step by step from the host. The returned state has a leading axis of one. `advance`
     is called with the number of steps since the last call.
@@ -203,10 +203,10 @@ def _gradient(
     learner: SteppedLearner,
     state: TrainState,
     last: Any,
-    pool: tuple[Array, Array],
+    pool: DevicePool,
     batch: tuple[Array, Array],
     when: When,
-) -> tuple[Any, Any]:
+) -> WithState:
     """The gradient, written into the memory of the `last` one: new memory in every step would take 1/6 of its time."""
     (inputs, labels), (chosen, weight) = pool, batch
     state = state._replace(moment=moment_of(*when))
@@ -262,16 +262,16 @@ class Chunk(NamedTuple):
     repeat; a learner without steps has no `group`.
     """
 
-    rows: Int[np.ndarray, " models"]
+    rows: ModelNumbers
     keys: ModelKeys
-    membership: Membership | AllBut
+    membership: Masks
     group: ChunkGroup | None
 
 
 def train_chunk(
     learner: Learner,
     chunk: Chunk,
-    pool: tuple[Array, Array],
+    pool: DevicePool,
     advance: Callable[[int], None],
 ) -> Any:
     """The parameters of a chunk's models, with a leading `models` axis. For a learner with steps, `advance` is called
@@ -292,7 +292,7 @@ def train_chunk(
 
 
 def _train_on_device(
-    learner: SteppedLearner, tables: Tables, pool: tuple[Array, Array], advance: Callable[[int], None]
+    learner: SteppedLearner, tables: Tables, pool: DevicePool, advance: Callable[[int], None]
 ) -> TrainState:
     keys, group = tables.keys, tables.group
     with DISPATCH:
@@ -319,7 +319,7 @@ def _train_on_device(
     return states
 
 
-def _fit_estimators(learner: EstimatorLearner, chunk: Chunk, pool: tuple[Array, Array]) -> np.ndarray:
+def _fit_estimators(learner: EstimatorLearner, chunk: Chunk, pool: DevicePool) -> np.ndarray:
     """The fitted estimators, as an array of objects."""
     models = np.empty(len(chunk.rows), object)
     for place, (row, weights) in enumerate(zip(chunk.rows, chunk.membership[:], strict=True)):
@@ -335,13 +335,11 @@ def _fit_chunk(learner: Learner, keys: Array, inputs: Array, labels: Array, weig
     return jax.vmap(learner.fit, in_axes=(0, None, None, 0))(keys, inputs, labels, weights)
 
 
-Summarize = Callable[[Any, Int[np.ndarray, " models"]], Any]
+Summarize = Callable[[Any, ModelNumbers], Any]
 """`summarize(params, rows)`: computes the results to keep of a chunk's models, given their row numbers."""
 
 
-def summarized(
-    summarize: Summarize | None, params: Any, rows: Int[np.ndarray, " models"]
-) -> tuple[Int[np.ndarray, " rows"], Any]:
+def summarized(summarize: Summarize | None, params: Any, rows: ModelNumbers) -> tuple[Int[np.ndarray, " rows"], Any]:
     """The row numbers of a chunk and its results, on the host, without the copies that pad the chunk."""
     tree = params if summarize is None else summarize(params, rows)
     rows, first = np.unique(rows, return_index=True)

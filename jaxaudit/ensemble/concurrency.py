@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import Int
 
 from jaxaudit.learners.learner import SteppedLearner, takes_pool_order
-from jaxaudit.membership import AllBut, Membership, member_counts
+from jaxaudit.membership import Masks, member_counts
+from jaxaudit.metrics.arrays import ModelNumbers
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class ChunkGroup:
 
 def plan_groups(
     key_words: np.ndarray,
-    membership: Membership | AllBut,
+    membership: Masks,
     learner: SteppedLearner,
     members_only: bool = False,
 ) -> list[ChunkGroup]:
@@ -82,7 +83,7 @@ def plan_groups(
     return groups
 
 
-def chunk_places(count: int, models_per_batch: int, devices: int = 1) -> list[Int[np.ndarray, " models"]]:
+def chunk_places(count: int, models_per_batch: int, devices: int = 1) -> list[ModelNumbers]:
     """The indices 0 to count - 1 in chunks of one size, `models_per_batch` rounded to a multiple of `devices`, down if
     possible. The last chunk repeats the last index: another size would round differently.
 

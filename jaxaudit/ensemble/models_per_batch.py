@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxaudit.data.memory import free_memory_bytes
-from jaxaudit.ensemble.batches import DISPATCH, Tables, init_chunk, place_block, place_models, run_block
+from jaxaudit.ensemble.batches import DISPATCH, DevicePool, Tables, init_chunk, place_block, place_models, run_block
 from jaxaudit.ensemble.chunk import steps_from_host
 from jaxaudit.ensemble.concurrency import ChunkGroup, accelerated, concurrent_chunks
 from jaxaudit.errors import InputError
 from jaxaudit.learners.learner import SteppedLearner, TrainsBySteps, moment_of
-from jaxaudit.membership import AllBut, Membership
+from jaxaudit.membership import Masks
 from jaxaudit.metrics.arrays import OneKey
 from jaxaudit.randomness import ModelKeys, keys_at
 
@@ -123,8 +123,8 @@ def usual_models_per_batch(
 def fitting_models_per_batch(
     learner: SteppedLearner,
     keys: ModelKeys,
-    membership: Membership | AllBut,
-    pool: tuple[Array, Array],
+    membership: Masks,
+    pool: DevicePool,
     groups: list[ChunkGroup],
 ) -> int:
     """The usual models per batch for this training, or half as many until they fit; an `InputError` if not one does."""
@@ -157,8 +157,8 @@ def fitting_models_per_batch(
 def _block_program(
     learner: SteppedLearner,
     keys: ModelKeys,
-    membership: Membership | AllBut,
-    pool: tuple[Array, Array],
+    membership: Masks,
+    pool: DevicePool,
     group: ChunkGroup,
     models_per_batch: int,
 ) -> Any:
@@ -186,7 +186,7 @@ DEVICE_FREE_SHARE = 0.8
 """The same of an accelerator."""
 
 
-def program_bytes(program: Any, at_once: int, pool: tuple[Array, Array]) -> int:
+def program_bytes(program: Any, at_once: int, pool: DevicePool) -> int:
     """The bytes that a compiled program takes on each device when it runs `at_once` times; the pool is there once."""
     stats = program.memory_analysis()
     if stats is None:

@@ -38,8 +38,8 @@ from jaxaudit.ensemble.models_per_batch import fitting_models_per_batch
 from jaxaudit.ensemble.worker import Answer, Failed, Trained, packed, shared, train_there, unpack_value
 from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
-from jaxaudit.learners.learner import Learner, SteppedLearner, compiled
-from jaxaudit.membership import AllBut, Membership
+from jaxaudit.learners.learner import AnyInputs, Learner, SteppedLearner, compiled
+from jaxaudit.membership import AllBut, Masks
 from jaxaudit.randomness import ModelKeys, keys_at
 
 ATTEMPTS = 4
@@ -216,7 +216,7 @@ def _counting(progress: Progress | None, total: int) -> Advance:
 
 def fit_many(
     keys: ModelKeys,
-    membership: Membership | AllBut,
+    membership: Masks,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
@@ -304,7 +304,7 @@ def fit_many(
 
 def suitable_models_per_batch(
     keys: ModelKeys,
-    membership: Membership | AllBut,
+    membership: Masks,
     inputs: Real[Array | np.ndarray, "examples ..."],
     labels: Int[Array | np.ndarray, " examples"],
     learner: Learner,
@@ -322,7 +322,7 @@ def suitable_models_per_batch(
     return fitting_models_per_batch(stepped, keys, membership, pool, groups)
 
 
-def _checked(keys: Array, membership: Membership | AllBut, inputs: int, labels: int) -> Membership | AllBut:
+def _checked(keys: Array, membership: Masks, inputs: int, labels: int) -> Masks:
     membership = membership if isinstance(membership, AllBut) else np.asarray(membership)
     expected = (*keys.shape, inputs), inputs
     if (membership.shape, labels) != expected or len(membership.shape) != 2 or not len(membership):
@@ -338,9 +338,7 @@ BATCH = 1024
 """The number of pairs of a model and a record that are evaluated at a time."""
 
 
-def log_probs_many(
-    learner: Learner, params: Any, inputs: Real[Array | np.ndarray, "n ..."]
-) -> Float[np.ndarray, "models n classes"]:
+def log_probs_many(learner: Learner, params: Any, inputs: AnyInputs) -> Float[np.ndarray, "models n classes"]:
     """Log-probabilities (nats) of every model for every record, on the host.
 
     `params` has a leading `models` axis, as `fit_many` passes it to `summarize`. About 1,024 pairs of a model and a
@@ -363,9 +361,7 @@ def log_probs_many(
     return np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(order))]
 
 
-def _in_batches(
-    learner: Learner, params: Any, inputs: Real[Array | np.ndarray, "n ..."], size: int
-) -> Float[np.ndarray, "models n classes"]:
+def _in_batches(learner: Learner, params: Any, inputs: AnyInputs, size: int) -> Float[np.ndarray, "models n classes"]:
     parts = []
     for start in range(0, len(inputs), size):
         batch = jnp.asarray(inputs[start : start + size])

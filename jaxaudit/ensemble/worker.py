@@ -22,9 +22,8 @@ import cloudpickle
 import jax
 import numpy as np
 from filelock import FileLock
-from jaxtyping import Array
 
-from jaxaudit.ensemble.batches import place_pool
+from jaxaudit.ensemble.batches import DevicePool, place_pool
 from jaxaudit.ensemble.chunk import Chunk, Summarize, digest_of, summarized, train_chunk
 from jaxaudit.ensemble.concurrency import Machine, this_machine, unlike
 from jaxaudit.ensemble.local_child import portable
@@ -186,7 +185,7 @@ class Trained(NamedTuple):
 Answer = Trained | Failed
 
 
-_Work = tuple[Learner, Summarize | None, tuple[Array, Array]]
+_Work = tuple[Learner, Summarize | None, DevicePool]
 """A learner, what summarises its models, and the pool on this process's devices."""
 _learners: dict[bytes, Learner] = {}
 _work: dict[tuple[bytes, bytes], _Work] = {}

@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from jaxaudit.data.table import Column, frame
 from jaxaudit.errors import InputError, check_ranges, few, first_line
+from jaxaudit.learners.learner import AnyInputs
 from jaxaudit.randomness import OneKey
 
 SUMS = 1e-4
@@ -104,7 +105,7 @@ class EstimatorLearner:
     def fit(
         self,
         key: OneKey,
-        inputs: Real[Array | np.ndarray, "n ..."],
+        inputs: AnyInputs,
         labels: Int[Array | np.ndarray, " n"],
         weights: Real[Array | np.ndarray, " n"] | Bool[np.ndarray, " n"],
     ) -> Any:
@@ -126,7 +127,7 @@ class EstimatorLearner:
             model.fit(rows, own_labels)
         return model
 
-    def log_probs(self, params: Any, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
+    def log_probs(self, params: Any, inputs: AnyInputs) -> Any:
         """The logarithms of predictions, in nats: `float64[n, classes]` on the host; -inf for an unknown class."""
         with self._guarded(f"to predict {len(inputs)} records"):
             predicted = np.asarray(params.predict_proba(self._rows(inputs)), np.float64)
@@ -144,7 +145,7 @@ class EstimatorLearner:
         with np.errstate(divide="ignore"):
             return np.log(probabilities)
 
-    def _rows(self, inputs: Real[Array | np.ndarray, "n ..."]) -> Any:
+    def _rows(self, inputs: AnyInputs) -> Any:
         """A copy of the records that the estimator may change."""
         rows = np.array(inputs, np.float64).reshape(len(inputs), -1)
         return frame(rows, self.columns) if self.columns else rows

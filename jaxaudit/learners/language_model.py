@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Int, Shaped
 from jaxaudit.learners.learner import Labels, TrainState, Weights
 from jaxaudit.learners.network import FLOAT32, NetworkLearner, NetworkParams, cast, convolves, refuse_recipe
 from jaxaudit.models.bridge import ModuleFactory, pure_module
+from jaxaudit.models.module import WithState
 
 TokenRows = Int[Array, "n length"]
 """Records as tokens, as `jaxaudit.data.sequences` has them."""
@@ -154,7 +155,7 @@ class LanguageModelLearner(NetworkLearner):
         one_piece = bool(self.net.arguments) and self.batch_size <= _records(CPU_TOKENS, self.net.arguments[1][0])
         return self if one_piece else replace(self, pieces=False)
 
-    def _outputs(self, params: Any, state: Any, inputs: TokenRows, training: bool) -> tuple[Any, Any]:
+    def _outputs(self, params: Any, state: Any, inputs: TokenRows, training: bool) -> WithState:
         return self.net.apply(params, state, jnp.where(inputs < 0, ~inputs, inputs), training)
 
     def _losses(
@@ -164,7 +165,7 @@ class LanguageModelLearner(NetworkLearner):
 
     def gradient(
         self, state: TrainState, inputs: Int[Array, "batch length"], labels: Labels, weights: Weights
-    ) -> tuple[Any, Any]:
+    ) -> WithState:
         """The gradient of the weighted mean loss, and the module's state after the batch."""
         in_turn = on_one_cpu()
         records = _records(CPU_TOKENS if in_turn else DEVICE_TOKENS, inputs.shape[1])
@@ -172,7 +173,7 @@ class LanguageModelLearner(NetworkLearner):
             return super().gradient(state, inputs, labels, weights)
         shares = weights / jnp.maximum(jnp.sum(weights), 1.0)
 
-        def of(shared: Any, params: Any, state: Any, inputs: Array, shares: Array) -> tuple[Any, Any]:
+        def of(shared: Any, params: Any, state: Any, inputs: Array, shares: Array) -> WithState:
             return self.having(shared)._by_pieces(records, in_turn, params, state, inputs, shares)
 
         # A branch that models side by side choose each for itself would be every branch for all.
@@ -180,7 +181,7 @@ class LanguageModelLearner(NetworkLearner):
 
     def _by_pieces(
         self, records: int, in_turn: bool, params: Any, state: Any, inputs: Int[Array, "batch length"], shares: Weights
-    ) -> tuple[Any, Any]:
+    ) -> WithState:
         """The gradient of the sum of shares times losses, so many records at a time, and the module's state."""
         whole = inputs.shape[1]
         ends = lengths(whole) if in_turn and self.net.causal else (whole,)
@@ -193,8 +194,8 @@ class LanguageModelLearner(NetworkLearner):
         inputs = jnp.pad(inputs, ((0, filled), (0, 0)), constant_values=-1)
         shares = jnp.pad(shares, (0, filled))
 
-        def adding(end: int) -> Callable[..., tuple[Any, Any]]:
-            def add(total: Any, state: Any, some: Array, share: Array) -> tuple[Any, Any]:
+        def adding(end: int) -> Callable[..., WithState]:
+            def add(total: Any, state: Any, some: Array, share: Array) -> WithState:
                 gradient, state = self._of_piece(params, state, some[:, :end], share)
                 return jax.tree.map(jnp.add, total, gradient), state
 
@@ -204,7 +205,7 @@ class LanguageModelLearner(NetworkLearner):
         if in_turn and not self.net.draws:
             branches.append(lambda total, state, some, share: (total, state))
 
-        def piece(number: Array, sums: tuple[Any, Any]) -> tuple[Any, Any]:
+        def piece(number: Array, sums: WithState) -> WithState:
             some, share = (jax.lax.dynamic_slice_in_dim(array, number * records, records) for array in (inputs, shares))
             branch = jnp.searchsorted(jnp.array(ends[:-1], jnp.int32), jnp.max(used_lengths(some)))
             if len(branches) > len(ends):
@@ -214,7 +215,7 @@ class LanguageModelLearner(NetworkLearner):
         sums = jax.tree.map(jnp.zeros_like, params), state
         return jax.lax.fori_loop(0, len(inputs) // records, piece, sums)
 
-    def _of_piece(self, params: Any, state: Any, inputs: TokenRows, shares: Weights) -> tuple[Any, Any]:
+    def _of_piece(self, params: Any, state: Any, inputs: TokenRows, shares: Weights) -> WithState:
         head = self.net.head
         if head is None:
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Real, UInt32
 
 from jaxaudit.kernels.convolutions import Convolution, loop_body
+from jaxaudit.models.module import WithState
 from jaxaudit.randomness import OneKey
 
 Progress = Callable[[int, int], None]
@@ -28,6 +29,7 @@ Progress = Callable[[int, int], None]
 
 Inputs = Real[Array, "n ..."]
 """The records of a training set, or of a minibatch."""
+AnyInputs = Real[Array | np.ndarray, "n ..."]
 Rows = Float[Array, "n columns"]
 """The same, of a table."""
 Labels = Int[Array, " n"]
@@ -136,7 +138,7 @@ class SteppedLearner(Learner, Protocol):
         """The training state before the first step."""
         ...
 
-    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> WithState:
         """The gradient of a minibatch's loss, the weighted mean over its records, and the new module state."""
         ...
 

@@ -19,7 +19,7 @@ from jaxaudit.kernels.convolutions import Convolution, convolutions_of, in_form,
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
-from jaxaudit.models.module import abstract_key
+from jaxaudit.models.module import WithState, abstract_key
 from jaxaudit.randomness import OneKey
 
 ImageRows = Float[Array, "n h w c"]
@@ -215,7 +215,7 @@ class NetworkLearner(TrainsBySteps):
         params, state = self.net.init(key)
         return TrainState(params, state, self.optimizer.init(params))
 
-    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> WithState:
         """The gradient of the weighted mean loss, and the module's state after the batch."""
 
         if self.augment:
@@ -237,14 +237,14 @@ class NetworkLearner(TrainsBySteps):
             losses = (1 - self.label_smoothing) * losses + self.label_smoothing * uniform
         return losses
 
-    def _outputs(self, params: Any, state: Any, inputs: Any, training: bool) -> tuple[Any, Any]:
+    def _outputs(self, params: Any, state: Any, inputs: Any, training: bool) -> WithState:
         if not training or self.form is None:
             return self.net.apply(params, state, inputs, training)
         return in_form(lambda params, state, inputs: self.net.apply(params, state, inputs, True), self.form)(
             params, state, inputs
         )
 
-    def _logits(self, params: Any, state: Any, inputs: Any) -> tuple[Any, Any]:
+    def _logits(self, params: Any, state: Any, inputs: Any) -> WithState:
         """The logits in training mode, in float32, and the module's new state."""
         if self.precision == FLOAT32:
             return self._outputs(params, state, inputs, True)

@@ -20,6 +20,8 @@ Scores = Float[np.ndarray, "models n"]
 Members = Bool[np.ndarray, "models n"]
 Kinds = Float[np.ndarray, "n kinds"]
 PerModel = Float[np.ndarray, " models"]
+ModelNumbers = Int[np.ndarray, " models"]
+"""Such as rows of models, or records."""
 Deals = Float[np.ndarray, "deals kinds"]
 """Of deals of the records into two sets, the one that was made and others."""
 # Of the device or the host.

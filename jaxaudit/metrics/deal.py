@@ -11,7 +11,7 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy import sparse
 
 from jaxaudit.data.bank.bank import row_blocks
@@ -22,6 +22,7 @@ from jaxaudit.metrics.arrays import (
     Integers,
     Mask,
     Members,
+    ModelNumbers,
     Numbers,
     OneKey,
     PerModel,
@@ -175,9 +176,7 @@ def merge_groups(groups: Groups, copies: Groups) -> Integers:
     return np.unique(components, return_inverse=True)[1].astype(np.int32)
 
 
-def dealt_alike(
-    members: int | Int[np.ndarray, " models"], size_planned: int, whole: int
-) -> bool | Bool[np.ndarray, " models"]:
+def dealt_alike(members: int | ModelNumbers, size_planned: int, whole: int) -> bool | Bool[np.ndarray, " models"]:
     """Whether training sets of `members` of `whole` records (or groups) are about as large as the query set.
 
     A model of fewer records remembers each better. Both schemes of Carlini et al. (2022) pass.

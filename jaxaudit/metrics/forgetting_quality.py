@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import auc
-from jaxaudit.metrics.arrays import AnyNumbers, AnyScores, Numbers, OneKey, PerModel, Scores
+from jaxaudit.metrics.arrays import AnyNumbers, AnyScores, ModelNumbers, Numbers, OneKey, PerModel, Scores
 from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
@@ -208,7 +208,7 @@ def _reachable(
 def _ratios(
     unlearned: Answers,
     retrained: Answers,
-    unlearned_rows: Int[np.ndarray, " models"],
+    unlearned_rows: ModelNumbers,
     retrained_rows: Int[np.ndarray, " others"],
 ) -> tuple[float, float]:
     """The ratios RA and TA for these unlearned and retrained models, by their rows; NaN if divided by 0."""

@@ -5,13 +5,21 @@ known members, and other records that of the holdout. Records are assumed to be 
 """
 
 import numpy as np
-from jaxtyping import Int
 from msgspec.structs import replace
 from scipy import special
 
 from jaxaudit.errors import check_ranges
 from jaxaudit.json_types import StrictStruct
-from jaxaudit.metrics.arrays import AnyMembers, AnyScores, Integers, Kinds, Members, Scores, units_of_records
+from jaxaudit.metrics.arrays import (
+    AnyMembers,
+    AnyScores,
+    Integers,
+    Kinds,
+    Members,
+    ModelNumbers,
+    Scores,
+    units_of_records,
+)
 from jaxaudit.metrics.difficulty import residual_scores, residual_scores_of_models
 from jaxaudit.metrics.holdout import learned_is_better, mean_differences, mean_variance, without_difficulty
 from jaxaudit.metrics.scores import (
@@ -51,7 +59,7 @@ class Separation(StrictStruct, frozen=True):
 def separation(
     log_odds: AnyScores,
     membership: AnyMembers,
-    draws: Int[np.ndarray, " models"] | None = None,
+    draws: ModelNumbers | None = None,
     groups: Integers | None = None,
     predictors: Kinds | None = None,
 ) -> Separation:
@@ -110,7 +118,7 @@ def separation_of(
 def own_data_stretch(
     log_odds: Scores,
     membership: Members,
-    draws: Int[np.ndarray, " models"],
+    draws: ModelNumbers,
 ) -> float:
     """The factor (>= 1) by which a target with its own data deviates more from the shadow models' mean than they do.
 

@@ -15,7 +15,16 @@ from jaxtyping import Array
 from jaxaudit.data.records import Field, unpack_records
 from jaxaudit.errors import InputError, first_line
 from jaxaudit.models.causal import Adapters
-from jaxaudit.models.module import WAYS_ON, Head, ModuleFactory, Origin, PureModule, abstract_key, needed_inputs
+from jaxaudit.models.module import (
+    WAYS_ON,
+    Head,
+    ModuleFactory,
+    Origin,
+    PureModule,
+    WithState,
+    abstract_key,
+    needed_inputs,
+)
 from jaxaudit.models.networks import GPT
 from jaxaudit.models.torch_module import is_torch_module, torch_functions
 from jaxaudit.randomness import OneKey
@@ -140,7 +149,7 @@ def _nnx_functions(
         _, params, state = nnx.split(build(key), nnx.Param, ...)
         return params, state
 
-    def call(method: str, params: Any, state: Any, inputs: Array, training: bool) -> tuple[Any, Any]:
+    def call(method: str, params: Any, state: Any, inputs: Array, training: bool) -> WithState:
         net: Any = nnx.merge(train_graph if training else eval_graph, params, state, copy=True)
         by_name = unpack_records(fields, inputs, lambda part: part.astype(jnp.int32)) if fields else {}
         function = getattr(net, method)

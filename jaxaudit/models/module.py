@@ -30,6 +30,10 @@ WAYS_ON = (
 """What is left for a network that has no pure functions here."""
 
 
+WithState = tuple[Any, Any]
+"""What was computed, and the module's state after it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Origin:
     """The framework of a network: `flax.nnx`, `flax.linen` or `torch`.
@@ -51,7 +55,7 @@ class Shared:
     """The arrays that all models of a network share and no training changes; `apply` takes them first."""
 
     arrays: Any
-    apply: Callable[..., tuple[Any, Any]]
+    apply: Callable[..., WithState]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +64,7 @@ class Head:
     and `logits`, `(params, state, vectors [..., width]) -> [..., tokens]`, which may be computed of some positions.
     """
 
-    vectors: Callable[[Any, Any, Any, bool], tuple[Any, Any]]
+    vectors: Callable[[Any, Any, Any, bool], WithState]
     logits: Callable[[Any, Any, Any], Any]
 
 

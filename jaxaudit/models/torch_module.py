@@ -63,8 +63,12 @@ def is_torch_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
+Build = Callable[[], Any]
+"""Builds a PyTorch module, a new one at every call."""
+
+
 def torch_functions(
-    build: Callable[[], Any], name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None
+    build: Build, name: str, input_shape: tuple[int, ...], fields: tuple[Field, ...] | None
 ) -> PureModule:
     """The pure functions of the PyTorch module that `build` returns, a new one at every call.
 
@@ -87,7 +91,7 @@ def torch_functions(
 
 def _translation(
     environment: Any,
-    build: Callable[[], Any],
+    build: Build,
     name: str,
     input_shape: tuple[int, ...],
     fields: tuple[Field, ...] | None,
@@ -177,7 +181,7 @@ def _own_generator(seed: int) -> Iterator[None]:
             torch.set_rng_state(before)
 
 
-def _built(build: Callable[[], Any], seed: int) -> Any:
+def _built(build: Build, seed: int) -> Any:
     with _own_generator(seed):
         return build()
 
@@ -231,9 +235,7 @@ def _logits_of(outputs: Any) -> Any:
     return getattr(outputs, "logits", outputs)
 
 
-def _in_pytorch(
-    build: Callable[[], Any], channels: Channels, tensors: Mapping[str, Any], inputs: np.ndarray
-) -> np.ndarray:
+def _in_pytorch(build: Build, channels: Channels, tensors: Mapping[str, Any], inputs: np.ndarray) -> np.ndarray:
     """The outputs of the module with these tensors in evaluation mode, computed by PyTorch."""
     torch = pytorch()
     module = _built(build, SEED).eval()
@@ -250,7 +252,7 @@ def _in_pytorch(
             ) from error
 
 
-def _by_name(build: Callable[[], Any], fields: tuple[Field, ...]) -> Any:
+def _by_name(build: Build, fields: tuple[Field, ...]) -> Any:
     """Wraps the module that `build` returns, so that the arrays of a record are passed to it by name."""
     module = build()
     forward = module.forward
@@ -334,7 +336,7 @@ def _without_gradient_at(padding: int, part: Any, inputs: tuple[Any, ...], rows:
 
 def _compare(
     apply: Callable[..., tuple[Any, TorchState]],
-    build: Callable[[], Any],
+    build: Build,
     channels: Channels,
     params: dict[str, np.ndarray],
     start: TorchState,
@@ -385,7 +387,7 @@ def _compare(
     return running or changed or (mode and _couples(build, records, True))
 
 
-def _couples(build: Callable[[], Any], records: np.ndarray, mode: bool) -> bool:
+def _couples(build: Build, records: np.ndarray, mode: bool) -> bool:
     half = len(records) // 2
     with pytorch().no_grad():
         whole, part = (

@@ -26,6 +26,10 @@ FIRST_LINES = "<!DOCTYPE html>\n<!-- a report of jaxaudit -->\n"
 """The first lines of a page; only such a file may be overwritten by another."""
 
 
+DescribedFiles = list[dict[str, str]] | None
+"""Name, kind and content hash of each file; None if there are none."""
+
+
 class Provenance(StrictStruct, frozen=True, kw_only=True):
     """The facts needed to repeat a run.
 
@@ -60,12 +64,12 @@ class Provenance(StrictStruct, frozen=True, kw_only=True):
     weights_hash: str | None = None
     reference_hashes: dict[str, str] | None = None
     form: str | None = None
-    targets: list[dict[str, str]] | None = None
-    holdout_targets: list[dict[str, str]] | None = None
-    members_targets: list[dict[str, str]] | None = None
-    calibration_targets: list[dict[str, str]] | None = None
-    before: list[dict[str, str]] | None = None
-    holdout_before: list[dict[str, str]] | None = None
+    targets: DescribedFiles = None
+    holdout_targets: DescribedFiles = None
+    members_targets: DescribedFiles = None
+    calibration_targets: DescribedFiles = None
+    before: DescribedFiles = None
+    holdout_before: DescribedFiles = None
     challenge: str | None = None
     plan: dict[str, Any] | None = None
 
@@ -119,15 +123,16 @@ ARRAYS = "confidences.npz"
 
 
 class RunKind(NamedTuple):
-    """The runs of one command: the type of its results; what makes the content of one run;
-    what raises ValueError if a result and its arrays do not agree; and the names of these arrays.
+    """The runs of one command: the type of its results; what makes the content of one run; what raises ValueError if a
+    result contradicts itself; the names of the arrays beside it; and what raises ValueError if these do not fit it.
     """
 
     name: str
     record: type[msgspec.Struct]
     view: Callable[[Run[Any]], RunContent]
-    check: Callable[[Any, Arrays], None] = lambda *_: None
+    check: Callable[[Any], None]
     stored: Callable[[Any], tuple[str, ...]] = lambda _: ()
+    check_arrays: Callable[[Any, Arrays], None] = lambda *_: None
 
 
 def run_kind(name: str) -> RunKind:

@@ -10,6 +10,7 @@ from jaxaudit.audits.ks.result import (
     TargetResult,
     Usage,
     array_names,
+    check_ks_arrays,
     check_ks_result,
     typical,
 )
@@ -210,7 +211,7 @@ def _details(result: KSResult) -> tuple[str, ...]:
     return tuple(dict.fromkeys(lines))
 
 
-KS = RunKind("ks", record_type("ks", KSResult), ks_part, check_ks_result, array_names)
+KS = RunKind("ks", record_type("ks", KSResult), ks_part, check_ks_result, array_names, check_ks_arrays)
 
 
 WHY_RULE = (

@@ -302,7 +302,9 @@ def read_run(path: Path) -> Run[msgspec.Struct]:
     try:
         names = kind.stored(record) if path.is_dir() else ()
         arrays = read_archive(path / ARRAYS, names) if names else {}
-        kind.check(record, arrays)
+        kind.check(record)
+        if arrays:
+            kind.check_arrays(record, arrays)
         run = Run(os.path.basename(os.path.realpath(path)) or str(path), kind.name, record, arrays)
         part_of(run)
     except Exception as error:  # numbers that do not belong together cannot be shown, whatever the reason

@@ -19,8 +19,9 @@ from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import SteppedLearner
-from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
+from jaxaudit.learners.learner import AnyInputs, Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.metrics.arrays import AnyIntegers, Mask, OneKey
+from jaxaudit.models.module import WithState
 from jaxaudit.randomness import ModelKeys
 from jaxaudit.unlearning.method import cites
 
@@ -36,7 +37,7 @@ class Recorded(NamedTuple):
 def train_and_record(
     keys: ModelKeys,
     forget: Mask,
-    inputs: Real[Array | np.ndarray, "n ..."],
+    inputs: AnyInputs,
     labels: AnyIntegers,
     learner: SteppedLearner,
     *,
@@ -121,7 +122,7 @@ class Recording(TrainsBySteps):
         total = jax.tree.map(jnp.zeros_like, start.params)
         return start._replace(state=Running(start.state, total, jnp.zeros((), jnp.float32)))
 
-    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> WithState:
         """The learner's gradient at a minibatch, and the module state with this step's terms of the formula."""
         touched = jnp.any(((labels & 1) > 0) & (weights > 0)).astype(jnp.float32)
         total = _add(state.state.total, state.state.touched - touched, state.params)

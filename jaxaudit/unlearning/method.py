@@ -5,14 +5,13 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Real
+from jaxtyping import Array, Bool
 
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, fit_many
 from jaxaudit.ensemble.chunk import Summarize
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
-from jaxaudit.learners.learner import Inputs, Labels
+from jaxaudit.learners.learner import AnyInputs, Inputs, Labels
 from jaxaudit.metrics.arrays import AnyIntegers, Members, OneKey
 from jaxaudit.randomness import ModelKeys
 
@@ -95,7 +94,7 @@ def of_label(log_probs: LogProbs) -> Callable[[Any, Any, Any], Any]:
 def retrain(
     keys: ModelKeys,
     forget: Members,
-    inputs: Real[Array | np.ndarray, "n ..."],
+    inputs: AnyInputs,
     labels: AnyIntegers,
     learner: Learner,
     *,

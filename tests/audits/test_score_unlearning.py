@@ -28,7 +28,7 @@ def side(models: int, own: float = 0.0, seed: int = 1, **others: Any) -> dict[st
 
 def score(methods: dict[str, Any], retrained: Any, labels: Any = LABELS, **options: Any) -> ja.UnlearnOutputsAudit:
     audit = ja.score_unlearning(KEY, methods, retrained, labels, **options)
-    run_kind("unlearn_outputs").check(audit.result, {})
+    run_kind("unlearn_outputs").check(audit.result)
     return audit
 
 

@@ -141,7 +141,9 @@ def said_once(run: Run[Any]) -> None:
     # Nothing is decided again where a result is read: what is shown from here on was read.
     run = replace(run, result=from_builtins(kind.record, value))
     assert as_json(run) == value
-    kind.check(run.result, run.arrays)
+    kind.check(run.result)
+    if run.arrays:
+        kind.check_arrays(run.result, run.arrays)
     text, page, found = said(run), page_of(run), findings(value)
     for about, finding in found:
         assert f"{about}: {finding.verdict}. {finding.sentence}".removeprefix(": ") in text

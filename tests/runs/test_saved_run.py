@@ -328,7 +328,7 @@ def test_numbers_that_do_not_belong_together_are_refused(kind: str):
         value = as_json(told() if kind == "unlearn" else RUNS[kind]())
         change(value)
         with pytest.raises(ValueError, match=message):
-            run_kind(kind).check(from_builtins(run_kind(kind).record, value), {})
+            run_kind(kind).check(from_builtins(run_kind(kind).record, value))
 
 
 def merged(value: Any, change: Any) -> Any:

@@ -34,7 +34,7 @@ from jaxaudit.audits.attack.targets import (
     scores_of,
     target_scores,
 )
-from jaxaudit.audits.bank_odds import Detail, at_resolution, coarser, detail_of
+from jaxaudit.audits.bank_odds import Detail, StoredOutputs, at_resolution, coarser, detail_of
 from jaxaudit.audits.finding import UNDECIDED, plural
 from jaxaudit.audits.open_bank import open_bank, pool_of
 from jaxaudit.data.bank.bank import Bank, read_models
@@ -307,7 +307,7 @@ def _first_class(shadows: ShadowModels) -> tuple[Bool[np.ndarray, "models views 
     assert numbers is not None
     columns, labels = shadows.pool.columns, shadows.pool.examples.labels
 
-    def read(_: int, values: Float[np.ndarray, "n views values"]) -> tuple[np.ndarray, np.ndarray]:
+    def read(_: int, values: StoredOutputs) -> tuple[np.ndarray, np.ndarray]:
         outputs = np.asarray(values[columns], np.float64)
         if bank.description.outputs == "logits":
             outputs = special.softmax(outputs, axis=2)

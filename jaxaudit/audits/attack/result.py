@@ -272,7 +272,7 @@ class AttackAudit:
         return figure
 
 
-def check_attack_result(result: AttackResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_attack_result(result: AttackResult) -> None:
     demand(result.decided_by in [attack.name for attack in result.attacks], "what decides is none of its attacks")
     for attack in result.attacks:
         points = (attack.roc.fpr, attack.roc.tpr, attack.roc.low, attack.roc.high)

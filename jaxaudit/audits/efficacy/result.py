@@ -120,7 +120,7 @@ def exposed(
     )
 
 
-def check_efficacy_result(result: EfficacyResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_efficacy_result(result: EfficacyResult) -> None:
     names = [model.name for model in result.models]
     demand(len({*names}) == len(names), "two sets of weights have one name")
     layers = {tuple(model.layers) for model in result.models}

@@ -32,7 +32,7 @@ from jaxaudit.ensemble import (
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only, random_subset
-from jaxaudit.metrics.arrays import Integers, Members, OneKey, units_of_records
+from jaxaudit.metrics.arrays import Integers, Members, ModelNumbers, OneKey, units_of_records
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.metrics.shadow import SHARE
 from jaxaudit.randomness import generator_of, join_keys, several, stream
@@ -216,7 +216,7 @@ def train_rows(
     )
 
 
-def refuse_diverged(bad: Members, numbers: Int[np.ndarray, " models"]) -> None:
+def refuse_diverged(bad: Members, numbers: ModelNumbers) -> None:
     """Refuses models, given by their numbers, with outputs on a record that are no numbers (`bad`)."""
     for number, records in zip(numbers.tolist(), bad, strict=True):
         if records.any():
@@ -231,7 +231,7 @@ def _score(
     inputs: Real[np.ndarray, "n ..."],
     labels: Integers,
     params: Any,
-    rows: Int[np.ndarray, " models"],
+    rows: ModelNumbers,
 ) -> tuple[np.ndarray, ...]:
     """Confidences, log-odds and hits of a chunk's models; hits are NaN for records without classes."""
     log_probs = log_probs_many(learner, params, inputs)

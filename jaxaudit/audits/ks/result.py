@@ -280,7 +280,7 @@ class KSAudit:
         return figure
 
 
-def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_ks_result(result: KSResult) -> None:
     demand(bool(result.targets), "it has no target")
     for target in result.targets:
         demand(bool(target.ratio) == bool(result.noise_floor), "rho is missing, or its noise floor")
@@ -301,8 +301,9 @@ def check_ks_result(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
             lengths = {len(rho.values), len(rho.distances), len(rho.calibration_distances)}
             demand(len(lengths) == 1, "replicates of rho and its distances differ in number")
             demand(lengths != {0}, "a target has no replicate")
-    if not arrays:
-        return
+
+
+def check_ks_arrays(result: KSResult, arrays: Mapping[str, np.ndarray]) -> None:
     shape = arrays["target_0"].shape
     for target in result.targets:
         if target.ratio:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from jaxtyping import Int
 
 from jaxaudit.audits.ks.models import Rows, make_pool, train_rows
 from jaxaudit.audits.ks.target import FileTarget, SimulatedTarget, Target, all_on_calibration, kinds_of_targets
@@ -25,13 +24,14 @@ from jaxaudit.audits.ks.tests_of_use import (
     usual_tests,
 )
 from jaxaudit.audits.ks.tests_of_use.shadow import least_models
+from jaxaudit.audits.ks.tests_of_use.test import TrainingSizes
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.pairs import CALIBRATION, refuse_held
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution, StepCost
 from jaxaudit.errors import InputError
 from jaxaudit.learners import Learner
-from jaxaudit.metrics.arrays import OneKey
+from jaxaudit.metrics.arrays import ModelNumbers, OneKey
 from jaxaudit.metrics.shadow import SHARE, refuse_few
 from jaxaudit.randomness import stream
 from jaxaudit.shadow_models import OF_RHO, Kind, Pool, ShadowModels, kind_words, no_models
@@ -96,7 +96,7 @@ class Plan(NamedTuple):
     operations: float
 
 
-def members(work: Work) -> Int[np.ndarray, " models"]:
+def members(work: Work) -> ModelNumbers:
     """The number of training records of each model."""
     scale = work.query / work.whole
     parts = [(models, size) for _, sizes in sizes_of(work.tests, work.sizes) for models, size in sizes]
@@ -104,7 +104,7 @@ def members(work: Work) -> Int[np.ndarray, " models"]:
     return np.concatenate([np.full(models, max(1, size)) for models, size in parts])
 
 
-def sizes_of(tests: Iterable[KSTest], set_sizes: Sets[int]) -> Iterator[tuple[KSTest, tuple[tuple[int, int], ...]]]:
+def sizes_of(tests: Iterable[KSTest], set_sizes: Sets[int]) -> Iterator[tuple[KSTest, TrainingSizes]]:
     """Each test with the numbers of models and of their training records; models that two tests share count once."""
     kinds_before = set[str]()
     for test in tests:

@@ -5,7 +5,6 @@ values above 1 that the edges of bins made; and, where it is proven (`BoundsDTP`
 """
 
 import math
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Literal
 
@@ -19,6 +18,9 @@ from jaxaudit.metrics.pdtp import DTP_1
 
 EDGES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, math.inf)
 """Edges in nats for counting records: exactly 0, then above one edge and not above the next."""
+
+
+AtLeastOne = Annotated[int, Meta(ge=1)]
 
 
 class Bar(StrictStruct, frozen=True):
@@ -62,7 +64,7 @@ class Risk(StrictStruct, frozen=True):
     seed_floor_max: Nats
     class_: str = field(name="class")
     direction: Literal[-1, 0, 1]
-    duplicates: Annotated[int, Meta(ge=1)]
+    duplicates: AtLeastOne
     only_member_of_its_class: bool
 
 
@@ -72,7 +74,7 @@ class GroupRisk(StrictStruct, frozen=True):
     """
 
     first: Count
-    records: Annotated[int, Meta(ge=1)]
+    records: AtLeastOne
     pdtp: Nats
     seed_floor_max: Nats
 
@@ -109,8 +111,8 @@ class PDTPResult(StrictStruct, frozen=True, kw_only=True):
     above_1_within_floor: Count
     copies: Count
     lone_members: Count
-    training_records: Annotated[int, Meta(ge=1)]
-    records_measured: Annotated[int, Meta(ge=1)]
+    training_records: AtLeastOne
+    records_measured: AtLeastOne
     train_accuracy: Annotated[float, Meta(ge=0, le=1)]
     same_outputs: bool
     records: Annotated[tuple[Risk, ...], Meta(min_length=1)]
@@ -133,7 +135,7 @@ def _counts(values: Numbers) -> list[int]:
     return np.bincount(np.searchsorted(EDGES, values, side="left"), minlength=len(EDGES)).tolist()
 
 
-def check_pdtp_result(result: PDTPResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_pdtp_result(result: PDTPResult) -> None:
     demand(len(result.records) <= result.records_measured <= result.training_records, "it has too few records")
     possible = "inconclusive", "records exposed" if result.above_1 else "no record exposed"
     demand(result.finding.verdict in possible, "its verdict does not follow from the DTP-1 rule")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from jaxaudit.audits.finding import UNDECIDED
 from jaxaudit.audits.ks.known_models import know_members, known_columns, of_rows
@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.models import Rows, draw_records, generators, make_pool,
 from jaxaudit.audits.ks.taught import taught_difficulty
 from jaxaudit.audits.ks.tests_of_use.holdout import HoldoutTest
 from jaxaudit.audits.ks.tests_of_use.members import MembersTest
-from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest
+from jaxaudit.audits.ks.tests_of_use.test import Judgement, KSTest, TrainingSizes
 from jaxaudit.audits.power.result import (
     ENOUGH_MODELS,
     FRACTIONS,
@@ -32,7 +32,7 @@ from jaxaudit.ensemble import DEFAULT_EXECUTION, Execution
 from jaxaudit.errors import InputError, check_ranges
 from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
-from jaxaudit.metrics.arrays import OneKey, units_of_records
+from jaxaudit.metrics.arrays import ModelNumbers, OneKey, units_of_records
 from jaxaudit.metrics.difficulty import difficulty
 from jaxaudit.metrics.memory import LEAST_MEMBERS
 from jaxaudit.metrics.power import (
@@ -66,7 +66,7 @@ class PowerModels(KSTest):
     title = "measurement"
     assumes = ""
 
-    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, sizes: Sets[int]) -> TrainingSizes:
         return ((self.models, -(-sizes[Role.QUERY] // 2) + round(SHARE * sizes[Role.CALIBRATION])),)
 
     def lighter(self) -> "KSTest":
@@ -204,7 +204,7 @@ def planned_sizes(query: int, holdout: int | None, members: int | None, fraction
     return query, holdout, query if members is None else members
 
 
-def _halves(key: OneKey, pool: Pool, draws: Int[np.ndarray, " models"]) -> Membership:
+def _halves(key: OneKey, pool: Pool, draws: ModelNumbers) -> Membership:
     """A random half of the query set for each model, and a share of the calibration set for each draw."""
     records, groups = np.arange(pool.query.start, pool.query.stop), pool.groups
     half = len(np.unique(units_of_records(groups, len(records)))) // 2

@@ -1,6 +1,5 @@
 """The result of the `power` audit, which is its JSON, with the probable conclusions on a target before there is one."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -163,7 +162,7 @@ class PowerAudit:
         return figure
 
 
-def check_power_result(result: PowerResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_power_result(result: PowerResult) -> None:
     fractions = result.fractions
     demand(len(fractions) > 0 and [*fractions] == sorted({*fractions}), "its fractions do not rise")
     demand(len(result.holdouts) > 0 and sum(size.given for size in result.sizes) == 1, "a size is missing, or twice")

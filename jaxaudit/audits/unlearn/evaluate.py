@@ -39,7 +39,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
-from jaxaudit.metrics.arrays import Mask, OneKey, PerModel
+from jaxaudit.metrics.arrays import Mask, ModelNumbers, OneKey, PerModel
 from jaxaudit.metrics.efficacy import ROUNDING, Efficacy, computes_short, efficacy
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
@@ -59,7 +59,7 @@ def log_probs_of(learner: NetworkLearner, state: Any) -> Callable[[Any, Any], Ar
     return lambda params, inputs: learner.log_probs(NetworkParams(params, state), inputs)
 
 
-def flat_params(params: Any, models: Int[np.ndarray, " models"]) -> tuple[np.ndarray, ...]:
+def flat_params(params: Any, models: ModelNumbers) -> tuple[np.ndarray, ...]:
     """All leaves of a chunk's parameters in order, as plain arrays: a `summarize` of `fit_many`."""
     return tuple(map(as_plain, jax.tree.leaves(params)))
 

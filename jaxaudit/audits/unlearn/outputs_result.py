@@ -246,7 +246,7 @@ class UnlearnOutputsAudit:
 ACCURACIES: tuple[Score, ...] = ("forgotten_accuracy", "remaining_accuracy", "test_accuracy")
 
 
-def check_unlearn_outputs(result: UnlearnOutputsResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_unlearn_outputs(result: UnlearnOutputsResult) -> None:
     for method in result.methods:
         decided = method.finding and method.finding.verdict != "inconclusive"
         demand(not decided or bool(method.challenge), "a verdict is of models that were not compared")

@@ -202,7 +202,7 @@ class UnlearnAudit:
         return figure
 
 
-def check_unlearn_result(result: UnlearnResult, arrays: Mapping[str, np.ndarray]) -> None:
+def check_unlearn_result(result: UnlearnResult) -> None:
     check_methods(result.methods, REFERENCES, result.finding)
     demand(
         {method.models for method in result.methods} == {result.protocol.seeds}, "a method has not a model of each seed"

@@ -36,14 +36,17 @@ from jaxaudit.metrics.over_models import mean_of_models
 from jaxaudit.metrics.usage import LEVEL
 from jaxaudit.randomness import stream
 
+OutputsOfModels = Mapping[str, Any] | GivenModels
+"""Arrays by name, or what was read of them."""
+
 
 def score_unlearning(
     key: OneKey,
-    methods: Mapping[str, Mapping[str, Any] | GivenModels],
-    retrained: Mapping[str, Any] | GivenModels,
+    methods: Mapping[str, OutputsOfModels],
+    retrained: OutputsOfModels,
     labels: Any = None,
     *,
-    original: Mapping[str, Any] | GivenModels | None = None,
+    original: OutputsOfModels | None = None,
     kind: Kind = "auto",
     execution: Execution = DEFAULT_EXECUTION,
 ) -> UnlearnOutputsAudit:
@@ -88,7 +91,7 @@ def score_unlearning(
     ('distinguishable', [0.49, 0.98])
     """
 
-    def given_models(name: str, arrays: Mapping[str, Any] | GivenModels) -> GivenModels:
+    def given_models(name: str, arrays: OutputsOfModels) -> GivenModels:
         if isinstance(arrays, GivenModels):
             return arrays
         return read_models_of(name, arrays, checked_classes(labels), kind)

@@ -15,6 +15,7 @@ from jaxaudit.audits.ks.tests_of_use.test import (
     OF_P,
     Judgement,
     KSTest,
+    TrainingSizes,
     checks_of_sets,
     helped,
     judgement_of_use,
@@ -95,7 +96,7 @@ class HoldoutTest(KSTest):
     def trains(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.mixed > 0
 
-    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, sizes: Sets[int]) -> TrainingSizes:
         return ((self.mixed, round(SHARE * sizes[Role.CALIBRATION]) + sizes[Role.QUERY]),) if self.mixed else ()
 
     def lighter(self) -> "KSTest":

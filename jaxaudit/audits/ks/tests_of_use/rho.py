@@ -21,7 +21,17 @@ from jaxaudit.audits.finding import sentence as capital
 from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho, own_log_odds
 from jaxaudit.audits.ks.models import Rows, generators, share_row
 from jaxaudit.audits.ks.result import RhoDetails
-from jaxaudit.audits.ks.tests_of_use.test import NOT_KNOWN, TONES, TRUSTED, Judgement, KSTest, Lack, helped, recipe_of
+from jaxaudit.audits.ks.tests_of_use.test import (
+    NOT_KNOWN,
+    TONES,
+    TRUSTED,
+    Judgement,
+    KSTest,
+    Lack,
+    TrainingSizes,
+    helped,
+    recipe_of,
+)
 from jaxaudit.data.examples import Examples, Role, Sets
 from jaxaudit.data.outputs.outputs import match_logits, match_precision
 from jaxaudit.errors import InputError
@@ -72,7 +82,7 @@ class RhoTest(KSTest):
     of_classes = True
     of_guess = True
 
-    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, sizes: Sets[int]) -> TrainingSizes:
         query, calibration = sizes[Role.QUERY], sizes[Role.CALIBRATION]
         return (
             (self.replicates, query),

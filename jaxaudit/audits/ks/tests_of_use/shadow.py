@@ -11,6 +11,7 @@ from jaxaudit.audits.ks.models import LEAST, Rows, shadow_rows
 from jaxaudit.audits.ks.tests_of_use.test import (
     Judgement,
     KSTest,
+    TrainingSizes,
     helped,
     judgement_of_use,
     limited,
@@ -76,7 +77,7 @@ class ShadowTest(KSTest):
     of_classes = True
     least = MappingProxyType({"never": LEAST, "half": 0, "fully": LEAST})
 
-    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, sizes: Sets[int]) -> TrainingSizes:
         query, rest = sizes[Role.QUERY], round(SHARE * sizes[Role.CALIBRATION])
         return (
             (self.never, rest),

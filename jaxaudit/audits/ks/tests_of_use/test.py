@@ -215,6 +215,10 @@ NEEDED = {
 }
 
 
+TrainingSizes = tuple[tuple[int, int], ...]
+"""Numbers of models, and of the training records of each."""
+
+
 @runtime_checkable
 class KSTest(Protocol):
     """A test of whether a target used the query set. What inherits from this class needs no models unless it says so.
@@ -249,7 +253,7 @@ class KSTest(Protocol):
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "by share"
     least: ClassVar[Mapping[str, int]] = MappingProxyType({})
 
-    def training_sizes(self, sizes: Sets[int]) -> tuple[tuple[int, int], ...]:
+    def training_sizes(self, sizes: Sets[int]) -> TrainingSizes:
         """Numbers of models, and their numbers of training records, for sets of so many records."""
         return ()
 

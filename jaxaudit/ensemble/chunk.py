@@ -88,7 +88,7 @@ def kept_models(checkpoints: Path) -> int:
     return sum(map(_models_of, checkpoints.glob("*/*-*.npz")))
 
 
-def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> None:
+def write_chunk(path: Path, rows: ModelNumbers, tree: Any) -> None:
     """Writes a chunk's result, completely or not at all; where the disk cannot be written, warns (a RuntimeWarning), so
     that training continues. A result that is not arrays of plain numbers is an `InputError`.
     """
@@ -114,7 +114,7 @@ def write_chunk(path: Path, rows: Int[np.ndarray, " rows"], tree: Any) -> None:
         )
 
 
-def read_chunk(path: Path, rows: Int[np.ndarray, " rows"]) -> Any | None:
+def read_chunk(path: Path, rows: ModelNumbers) -> Any | None:
     """The result kept for these rows, bit for bit; None if the file is missing, damaged, or of other rows."""
     try:
         with open_regular(path, links=False) as file:
@@ -168,14 +168,16 @@ def _refuse_unkept(leaves: Sequence[Any]) -> None:
             )
 
 
+Advance = Callable[[int], None]
+"""Is told of further work that is done."""
+
+
 def steps_from_host(learner: SteppedLearner) -> bool:
     """Whether this process trains the learner with one call per step."""
     return learner.convolves and jax.default_backend() == "cpu" and len(jax.local_devices()) == 1
 
 
-def train_from_host(
-    learner: SteppedLearner, tables: Tables, pool: DevicePool, advance: Callable[[int], None]
-) -> TrainState:
+def train_from_host(learner: SteppedLearner, tables: Tables, pool: DevicePool, advance: Advance) -> TrainState:
     """Trains one model to the end, step by step from the host. The returned state has a leading axis of one. `advance`
     is called with the number of steps since the last call.
     """
@@ -272,7 +274,7 @@ def train_chunk(
     learner: Learner,
     chunk: Chunk,
     pool: DevicePool,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> Any:
     """The parameters of a chunk's models, with a leading `models` axis. For a learner with steps, `advance` is called
     with the number of model-steps since the last call. `pool`: inputs and labels, on this process's devices.
@@ -291,9 +293,7 @@ def train_chunk(
     return jax.vmap(learner.finish)(train(learner, tables, pool, advance))
 
 
-def _train_on_device(
-    learner: SteppedLearner, tables: Tables, pool: DevicePool, advance: Callable[[int], None]
-) -> TrainState:
+def _train_on_device(learner: SteppedLearner, tables: Tables, pool: DevicePool, advance: Advance) -> TrainState:
     keys, group = tables.keys, tables.group
     with DISPATCH:
         states = init_chunk(learner, keys)

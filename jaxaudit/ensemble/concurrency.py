@@ -16,7 +16,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Int
 
 from jaxaudit.learners.learner import SteppedLearner, takes_pool_order
 from jaxaudit.membership import Masks, member_counts
@@ -35,10 +34,10 @@ class ChunkGroup:
             program, whose sums can round differently; so it is decided by each row's own steps alone.
     """
 
-    rows: Int[np.ndarray, " rows"]
+    rows: ModelNumbers
     pool: bool
     shared: bool
-    steps_of_rows: Int[np.ndarray, " rows"]
+    steps_of_rows: ModelNumbers
     uneven: bool
 
     @property

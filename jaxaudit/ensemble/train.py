@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
 from jaxaudit.ensemble.batches import place_pool, with_decided_form
-from jaxaudit.ensemble.chunk import Chunk, Results, Summarize, call_directory, steps_from_host, train_chunk
+from jaxaudit.ensemble.chunk import Advance, Chunk, Results, Summarize, call_directory, steps_from_host, train_chunk
 from jaxaudit.ensemble.concurrency import (
     ChunkGroup,
     Stop,
@@ -60,8 +60,6 @@ class PlannedChunk(NamedTuple):
 
 ChunkOf = Callable[[PlannedChunk], Chunk]
 """What determines the models of a chunk, taken from those of all chunks when it is trained."""
-Advance = Callable[[int], None]
-"""Is told of further work that is done."""
 HostPool = tuple[np.ndarray, np.ndarray]
 """Inputs and labels, on the host."""
 

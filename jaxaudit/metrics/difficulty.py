@@ -239,8 +239,12 @@ BEGINNING, NO_FOLD = 0, -1
 """The number of what stands before the first token, and its fold: it teaches nothing, and nobody judges it."""
 
 
+TokenRecords = Sequence[tuple[Sequence[int], int]]
+"""The tokens of each record, and the index of the first that is judged."""
+
+
 def token_difficulty(
-    records: Sequence[tuple[Sequence[int], int]], units: Sequence[Hashable | None] | None = None
+    records: TokenRecords, units: Sequence[Hashable | None] | None = None
 ) -> Float[np.ndarray, "n orders"]:
     """How difficult the tokens of each record are, in nats a token: minus the mean of their log-probabilities.
 
@@ -266,9 +270,7 @@ def token_difficulty(
     return numbers
 
 
-def ranks_of_units(
-    records: Sequence[tuple[Sequence[int], int]], units: Sequence[Hashable | None] | None = None
-) -> Integers:
+def ranks_of_units(records: TokenRecords, units: Sequence[Hashable | None] | None = None) -> Integers:
     """The place of each record's unit among all units, sorted by contents; `token_difficulty` has the arguments."""
     hashes_of_units: dict[Hashable, list[bytes]] = collections.defaultdict(list)
     unit_of_record = [(row,) if unit is None else unit for row, unit in enumerate(units or [None] * len(records))]
@@ -279,9 +281,7 @@ def ranks_of_units(
     return np.array([places[contents[unit]] for unit in unit_of_record], int)
 
 
-def _difficulty(
-    records: Sequence[tuple[Sequence[int], int]], fold_of_record: Integers
-) -> Float[np.ndarray, "n orders"]:
+def _difficulty(records: TokenRecords, fold_of_record: Integers) -> Float[np.ndarray, "n orders"]:
     """`token_difficulty` of records that teach one another, by their folds."""
     tokens, record, place = _flat_tokens([tokens for tokens, _ in records])
     judged = place >= np.array([start for _, start in records], int)[record]

@@ -23,7 +23,16 @@ from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart
 from jaxaudit.report.kinds import Run, RunKind, record_type
 from jaxaudit.report.numbers import NONE, count_text, level_text, number_text, precise, span, text
-from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, Where, table_of, tables_of_first
+from jaxaudit.report.page import (
+    Answer,
+    ColumnsByHead,
+    PageTable,
+    Picture,
+    RunContent,
+    Where,
+    table_of,
+    tables_of_first,
+)
 from jaxaudit.report.sources import Term, terms
 
 METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "F1"}
@@ -176,7 +185,7 @@ def _grid(result: AttackResult) -> PageTable:
     return table_of(title, result.attacks, columns, ("attack",), on="both", bare=True)
 
 
-def _rate_columns(limits: Sequence[float]) -> dict[str, Column]:
+def _rate_columns(limits: Sequence[float]) -> ColumnsByHead:
     """A column for each stated false positive rate, of rows with rates."""
 
     def shown(row: AttackRates | Published, limit: float) -> str:
@@ -217,7 +226,7 @@ def _with_less_published(result: AttackResult) -> PageTable:
     deciding = result.deciding
     whole = Published("all outputs", result.finding.verdict, deciding.auc, deciding.tpr_at_fpr)
     limits = [rate.fpr for rate in deciding.tpr_at_fpr if rate.resolvable and rate.fpr in GRADED_AT]
-    columns: dict[str, Column] = {
+    columns: ColumnsByHead = {
         "if a model publishes": ("outputs", visible),
         "verdict": ("verdict", visible),
         "AUC": ("auc.value", number_text),
@@ -327,7 +336,7 @@ def _at(roc: Curve, limit: float) -> str:
 # Tables of single records: the riskiest, and the attacked.
 
 
-def _accuracies(result: AttackResult) -> dict[str, Column]:
+def _accuracies(result: AttackResult) -> ColumnsByHead:
     """The columns of a table of attacked records."""
     return {
         "record": ("index", str),
@@ -350,7 +359,7 @@ def _riskiest(result: AttackResult, riskiest: Sequence[Riskiest]) -> tuple[PageT
         return f"{visible(record.set)} {record.place}{copies}"
 
     grouped = result.groups is not None
-    columns: dict[str, Column] = {"group of record" if grouped else "record": place}
+    columns: ColumnsByHead = {"group of record" if grouped else "record": place}
     if any(record.id for record in riskiest):
         columns["id"] = ("id", visible)
     if grouped:

@@ -10,7 +10,7 @@ from jaxaudit.errors import visible
 from jaxaudit.kernels.likelihoods import SEQUENCE
 from jaxaudit.report.kinds import Run, RunKind, record_type
 from jaxaudit.report.numbers import precise
-from jaxaudit.report.page import Answer, Column, PageTable, RunContent, table_of, tables_of_first
+from jaxaudit.report.page import Answer, ColumnsByHead, PageTable, RunContent, table_of, tables_of_first
 from jaxaudit.report.sources import terms
 
 ROOM, LEAST_ROOM = 58, 9
@@ -65,7 +65,7 @@ def _accuracy(model: WeightsExposure) -> str:
 def _weights(result: EfficacyResult) -> PageTable:
     """The numbers of all weights, the judged ones first."""
     judged = result.models[0]
-    columns: dict[str, Column] = {
+    columns: ColumnsByHead = {
         "weights": ("name", visible),
         "efficacy": ("efficacy", precise),
         "information": ("information", precise),
@@ -89,7 +89,7 @@ def _layers_side_by_side(result: EfficacyResult) -> PageTable:
 def _records(result: EfficacyResult) -> tuple[PageTable, ...]:
     """The records that the judged weights fit best (smallest gradients), with a column for each set of weights."""
     judged, heads = result.models[0].name, _columns(result.models)
-    columns: dict[str, Column] = {"record": ("index", str)}
+    columns: ColumnsByHead = {"record": ("index", str)}
     if any(record.class_name for record in result.records):
         columns["class"] = ("class_name", visible)
     for model, head in zip(result.models, heads, strict=True):

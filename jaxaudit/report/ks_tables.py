@@ -18,7 +18,7 @@ from jaxaudit.report.numbers import (
     span,
     two_decimals,
 )
-from jaxaudit.report.page import Beside, Column, PageTable, table_of
+from jaxaudit.report.page import Beside, ColumnsByHead, PageTable, table_of
 
 SETS = {
     "query": "The query set",
@@ -35,7 +35,7 @@ RATES = "Error rates on these data: each shadow model as a target, judged by the
 
 def verdicts(targets: Sequence[TargetResult], level: float) -> PageTable:
     """The verdict on each target, and the numbers to read with it, for a terminal; `usage_cells` has the rest."""
-    columns: dict[str, Column] = {"model": ("name", visible)}
+    columns: ColumnsByHead = {"model": ("name", visible)}
     if any(target.truth for target in targets):
         columns["truly\nused"] = _truth
     columns["verdict"] = _verdict
@@ -93,7 +93,7 @@ def usage_cells(targets: Sequence[TargetResult], level: float) -> PageTable:
     tests = [(target, test) for target in targets for test in target.tests]
     rows = [(target, test.details, test) for target, test in tests if isinstance(test.details, Usage)]
     none, full = _p_columns(targets)
-    columns: dict[str, Column] = {
+    columns: ColumnsByHead = {
         "model": ("0.name", visible),
         "test": ("2.title", visible),
         "verdict": ("2.finding.verdict", str),
@@ -117,7 +117,7 @@ def rho_cells(result: KSResult) -> PageTable:
     ]
     controls = result.targets[0].ratio.controls if result.targets[0].ratio else ()
     rows += [(f"control {place} (trained on both)", "-", "-", rho) for place, rho in enumerate(controls, 1)]
-    columns: dict[str, Column] = {
+    columns: ColumnsByHead = {
         "model": ("0", str),
         "verdict by rho": ("1", str),
         "rho": ("3.median", two_decimals),
@@ -290,7 +290,7 @@ def groups_beside(targets: Sequence[TargetResult], sets: ComparedSets) -> tuple[
 
 def _table(title: str, groups: Sequence[GroupResult]) -> PageTable:
     """Groups in 80 characters."""
-    columns: dict[str, Column] = {
+    columns: ColumnsByHead = {
         "no.": ("name", str),
         "first\nrecord": ("first", str),
         "p (not\nused)": ("p_never", p_column),

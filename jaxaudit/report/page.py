@@ -47,6 +47,9 @@ the value is shown.
 """
 
 
+ColumnsByHead = dict[str, Column]
+
+
 def table_of(
     title: str, items: Iterable[Any], columns: Mapping[str, Column], words: Collection[str] = (), **how: Any
 ) -> PageTable:

@@ -19,7 +19,7 @@ from jaxaudit.plots import charts as plot
 from jaxaudit.plots.style import chart, row_height
 from jaxaudit.report.kinds import Run, RunKind, record_type
 from jaxaudit.report.numbers import count_text, level_text, number_text, precise, span, two_decimals
-from jaxaudit.report.page import Answer, Column, PageTable, Picture, RunContent, table_of
+from jaxaudit.report.page import Answer, Column, ColumnsByHead, PageTable, Picture, RunContent, table_of
 from jaxaudit.report.sources import terms
 
 COLUMNS: dict[Score, str] = {
@@ -149,14 +149,14 @@ def with_interval(value: Estimate | float | None) -> str:
     return f"{number} ({interval})" if interval else number
 
 
-QUALITY: dict[str, Column] = {"quality F": ("challenge.quality", in_lines)}
-OF_CHALLENGE: dict[str, Column] = {
+QUALITY: ColumnsByHead = {"quality F": ("challenge.quality", in_lines)}
+OF_CHALLENGE: ColumnsByHead = {
     **QUALITY,
     "RA": ("challenge.remaining_ratio", in_lines),
     "TA": ("challenge.test_ratio", in_lines),
     "score": ("challenge.score", in_lines),
 }
-U_LIRA: dict[str, Column] = {"U-LiRA": ("u_lira", in_lines)}
+U_LIRA: ColumnsByHead = {"U-LiRA": ("u_lira", in_lines)}
 
 
 def _against_retrained(title: str, methods: Sequence[MethodResult], columns: Mapping[str, Column]) -> PageTable:
@@ -231,7 +231,7 @@ def _values(drawn: list[plot.MethodMarks], *names: str) -> PageTable:
     def of_seed(name: str) -> Column:
         return lambda row: "-" if getattr(row[0], name) is None else precise(float(getattr(row[0], name)[row[1]]))
 
-    columns: dict[str, Column] = {"models": ("0.name", str), "seed": ("1", str)}
+    columns: ColumnsByHead = {"models": ("0.name", str), "seed": ("1", str)}
     columns |= {name: of_seed(name) for name in names}
     rows = [(method, seed) for method in drawn for seed in range(len(method.efficacy))]
     return table_of("Every model", rows, columns, ("models",))

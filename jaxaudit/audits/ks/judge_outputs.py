@@ -20,7 +20,7 @@ from jaxaudit.audits.ks.result import (
     Truth,
 )
 from jaxaudit.audits.ks.tests_of_use import Judgement, KSTest
-from jaxaudit.audits.ks.tests_of_use.test import Trust, reduced_words
+from jaxaudit.audits.ks.tests_of_use.test import Judgements, Trust, reduced_words
 from jaxaudit.json_types import number
 from jaxaudit.metrics import checks as preflight
 from jaxaudit.metrics.arrays import OneKey
@@ -95,12 +95,12 @@ def floor_of(distances: Float[np.ndarray, " pairs"]) -> NoiseFloor:
     return NoiseFloor(number(np.median(distances)), number(np.max(distances)), tuple(map(number, distances)))
 
 
-def adjusted(judgements: Sequence[tuple[Judgement, ...]]) -> list[tuple[Judgement, ...]]:
+def adjusted(judgements: Sequence[Judgements]) -> list[Judgements]:
     """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use: the
     probability that any target that never used the query set is called `not forgotten` is at most 5%.
     """
 
-    def of_test(judgements: tuple[Judgement, ...]) -> Iterator[Judgement]:
+    def of_test(judgements: Judgements) -> Iterator[Judgement]:
         p_values = [judgement.details.p_never for judgement in judgements if isinstance(judgement.details, Usage)]
         after = iter(holm(p_values) if len(p_values) > 1 else ())
         for judgement in judgements:
@@ -139,7 +139,7 @@ def _not_measured(judgements: Sequence[Judgement], common: Sequence[Check]) -> t
 def target_result(
     name: str,
     truth: Truth | None,
-    judgements: tuple[Judgement, ...],
+    judgements: Judgements,
     common: tuple[Check, ...],
     limitations: tuple[str, ...] = (),
 ) -> TargetResult:
@@ -155,7 +155,7 @@ def target_result(
     return TargetResult(name=name, truth=truth, finding=finding, tests=tests, checks=every)
 
 
-def _test_result(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> TestResult:
+def _test_result(judgement: Judgement, judgements: Judgements, every: tuple[Check, ...]) -> TestResult:
     """The result of a test, as far as the checks allow what it found."""
     details, confidences = judgement.details, {}
     if isinstance(details, Usage):
@@ -182,7 +182,7 @@ def _test_result(judgement: Judgement, judgements: tuple[Judgement, ...], every:
     return TestResult(judgement.test, judgement.title, finding, details, confidences, numbers)
 
 
-def _with_checks(judgement: Judgement, judgements: tuple[Judgement, ...], every: tuple[Check, ...]) -> Finding:
+def _with_checks(judgement: Judgement, judgements: Judgements, every: tuple[Check, ...]) -> Finding:
     """The finding with every check; a check that its verdict does not depend on names the tests that do."""
     shown = []
     for check in every:

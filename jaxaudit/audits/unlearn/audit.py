@@ -170,6 +170,10 @@ def compare_unlearning(
 TRAIN, RETRAIN = ("train", ORIGINAL), ("train", RETRAINING)
 
 
+PartsOfWork = dict[tuple[str, str], Execution]
+"""How each part is done, by what is done and the method."""
+
+
 def _parts(
     learner: NetworkLearner,
     records: int,
@@ -179,7 +183,7 @@ def _parts(
     seeds: int,
     names: Sequence[str],
     execution: Execution,
-) -> dict[tuple[str, str], Execution]:
+) -> PartsOfWork:
     """The executions of all parts, whose work is estimated in model steps."""
     steps = seeds * -(-records // learner.batch_size)
     attack = seeds * attack_epochs * -(-(records + nonmembers) // BATCH_SIZE) if nonmembers else 0
@@ -196,7 +200,7 @@ def _trained(
     learner: NetworkLearner,
     forget: Mask,
     amnesiac: bool,
-    parts: dict[tuple[str, str], Execution],
+    parts: PartsOfWork,
 ) -> dict[str, Any]:
     """The trained and the untrained models, by name of the method."""
     inputs, labels, seeds = inputs_of(train), train.labels, len(keys)
@@ -231,7 +235,7 @@ def _scored(
     params: dict[str, Any],
     forget: Mask,
     attack_each: bool,
-    parts: dict[tuple[str, str], Execution],
+    parts: PartsOfWork,
 ) -> tuple[dict[str, MethodScores], dict[str, Float[np.ndarray, "seeds forgotten"]]]:
     """Scores of every model, and its log-odds of the records to forget."""
     scores: dict[str, MethodScores] = {}

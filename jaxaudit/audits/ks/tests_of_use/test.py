@@ -209,6 +209,8 @@ class Judgement(NamedTuple):
         return self._replace(finding=finding, rests_on=rests_on, details=usage)
 
 
+Judgements = tuple[Judgement, ...]
+"""On one target, by each test."""
 NEEDED = {
     Role.HOLDOUT: "a holdout: records of the query set's provider that no model in question was trained on",
     Role.MEMBERS: "known members: records that the target did use",

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, Real
+from jaxtyping import Array, Int
 
 from jaxaudit.data.paths import DRAFT, open_regular, whole_file
 from jaxaudit.ensemble.batches import (
@@ -38,9 +38,9 @@ from jaxaudit.ensemble.batches import (
 from jaxaudit.ensemble.concurrency import ChunkGroup, ahead
 from jaxaudit.errors import InputError
 from jaxaudit.learners.estimator import EstimatorLearner
-from jaxaudit.learners.learner import Learner, SteppedLearner, TrainState, moment_of
+from jaxaudit.learners.learner import AnyInputs, Learner, SteppedLearner, TrainState, moment_of
 from jaxaudit.membership import AllBut, Masks
-from jaxaudit.metrics.arrays import ModelNumbers, OneKey
+from jaxaudit.metrics.arrays import AnyIntegers, ModelNumbers, OneKey
 from jaxaudit.models.module import WithState
 from jaxaudit.randomness import ModelKeys
 
@@ -68,8 +68,8 @@ def digest_of(text: str, *arrays: Array | np.ndarray) -> str:
 def kept_models_per_batch(
     keys: ModelKeys,
     membership: Masks,
-    inputs: Real[Array | np.ndarray, "examples ..."],
-    labels: Int[Array | np.ndarray, " examples"],
+    inputs: AnyInputs,
+    labels: AnyIntegers,
     checkpoints: Path | None,
 ) -> int | None:
     """The models per batch of the finished chunks that `checkpoints` has of a call of `fit_many`, if any."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Real
+from jaxtyping import Array, Float
 
 from jaxaudit.ensemble.batches import place_pool, with_decided_form
 from jaxaudit.ensemble.chunk import Advance, Chunk, Results, Summarize, call_directory, steps_from_host, train_chunk
@@ -40,6 +40,7 @@ from jaxaudit.errors import InputError, check_ranges, first_line
 from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import AnyInputs, Learner, SteppedLearner, compiled
 from jaxaudit.membership import AllBut, Masks
+from jaxaudit.metrics.arrays import AnyIntegers
 from jaxaudit.randomness import ModelKeys, keys_at
 
 ATTEMPTS = 4
@@ -215,8 +216,8 @@ def _counting(progress: Progress | None, total: int) -> Advance:
 def fit_many(
     keys: ModelKeys,
     membership: Masks,
-    inputs: Real[Array | np.ndarray, "examples ..."],
-    labels: Int[Array | np.ndarray, " examples"],
+    inputs: AnyInputs,
+    labels: AnyIntegers,
     learner: Learner,
     *,
     execution: Execution = DEFAULT_EXECUTION,
@@ -303,8 +304,8 @@ def fit_many(
 def suitable_models_per_batch(
     keys: ModelKeys,
     membership: Masks,
-    inputs: Real[Array | np.ndarray, "examples ..."],
-    labels: Int[Array | np.ndarray, " examples"],
+    inputs: AnyInputs,
+    labels: AnyIntegers,
     learner: Learner,
 ) -> int:
     """The models per batch that `fit_many` would choose: a function of shapes, unless memory is short.

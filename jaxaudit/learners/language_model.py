@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, Int, Shaped
 from jaxaudit.learners.learner import Labels, TrainState, Weights
 from jaxaudit.learners.network import FLOAT32, NetworkLearner, NetworkParams, cast, convolves, refuse_recipe
 from jaxaudit.models.bridge import ModuleFactory, pure_module
-from jaxaudit.models.module import WithState
+from jaxaudit.models.module import TokenVectors, WithState
 
 TokenRows = Int[Array, "n length"]
 """Records as tokens, as `jaxaudit.data.sequences` has them."""
@@ -69,11 +69,11 @@ def log_likelihoods(logits: Float[Array, "*n tokens"], following: Int[Array, "*n
 def head_gradient(
     logits: Callable[[Any, Any], Any],
     params: Any,
-    vectors: Float[Array, "n length width"],
+    vectors: TokenVectors,
     inputs: TokenRows,
     shares: Float[Array, " n"],
     positions: int,
-) -> tuple[Any, Float[Array, "n length width"]]:
+) -> tuple[Any, TokenVectors]:
     """The gradient of the sum of shares times records' mean negative log-likelihoods, by parameters and by vectors.
     `logits(params, vectors [k, width]) -> [k, tokens]` is called with so many `positions` that count at a time.
     """

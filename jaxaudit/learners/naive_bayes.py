@@ -247,7 +247,7 @@ class _Categories(NamedTuple):
     def of(cls, learner: "NaiveBayes", inputs: np.ndarray, labels: np.ndarray, members: np.ndarray) -> "_Categories":
         classes, smoothing = learner.classes, learner.smoothing
         columns = np.flatnonzero(learner.category_counts).tolist()
-        counts = tuple(filter(None, learner.category_counts))
+        counts = learner._category_counts
         places, seen = [], []
         for column, count in zip(columns, counts, strict=True):
             code = _codes(inputs[:, column], column, count)
@@ -311,7 +311,7 @@ class _Numbers(NamedTuple):
 
     @classmethod
     def of(cls, learner: "NaiveBayes", inputs: np.ndarray, labels: np.ndarray, members: np.ndarray) -> "_Numbers":
-        columns = np.flatnonzero(np.array(learner.category_counts) == 0)
+        columns = learner._numeric
         values = inputs[:, columns].astype(np.float64)
         bad = ~np.isfinite(values).all(axis=0)
         if bad.any():

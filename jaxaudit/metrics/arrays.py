@@ -20,12 +20,15 @@ Scores = Float[np.ndarray, "models n"]
 Members = Bool[np.ndarray, "models n"]
 Kinds = Float[np.ndarray, "n kinds"]
 PerModel = Float[np.ndarray, " models"]
+ModelMask = Bool[np.ndarray, " models"]
 ModelNumbers = Int[np.ndarray, " models"]
 """Such as rows of models, or records."""
 Deals = Float[np.ndarray, "deals kinds"]
 """Of deals of the records into two sets, the one that was made and others."""
 # Of the device or the host.
 AnyNumbers = Float[Array | np.ndarray, " n"]
+AnyOthers = Float[Array | np.ndarray, " m"]
+"""Of the records of another set."""
 AnyIntegers = Int[Array | np.ndarray, " n"]
 AnyScores = Float[Array | np.ndarray, "models n"]
 AnyMembers = Bool[Array | np.ndarray, "models n"]

@@ -22,6 +22,7 @@ from jaxaudit.metrics.arrays import (
     Integers,
     Mask,
     Members,
+    ModelMask,
     ModelNumbers,
     Numbers,
     OneKey,
@@ -176,7 +177,7 @@ def merge_groups(groups: Groups, copies: Groups) -> Integers:
     return np.unique(components, return_inverse=True)[1].astype(np.int32)
 
 
-def dealt_alike(members: int | ModelNumbers, size_planned: int, whole: int) -> bool | Bool[np.ndarray, " models"]:
+def dealt_alike(members: int | ModelNumbers, size_planned: int, whole: int) -> bool | ModelMask:
     """Whether training sets of `members` of `whole` records (or groups) are about as large as the query set.
 
     A model of fewer records remembers each better. Both schemes of Carlini et al. (2022) pass.

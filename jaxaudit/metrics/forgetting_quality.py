@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.json_types import Number, StrictStruct, number
 from jaxaudit.kernels.ranking import auc
-from jaxaudit.metrics.arrays import AnyNumbers, AnyScores, ModelNumbers, Numbers, OneKey, PerModel, Scores
+from jaxaudit.metrics.arrays import AnyNumbers, AnyOthers, AnyScores, ModelNumbers, Numbers, OneKey, PerModel, Scores
 from jaxaudit.metrics.over_models import Estimate, checked_sides, interval_over_models
 from jaxaudit.randomness import generator_of
 
@@ -247,7 +247,7 @@ class Retrained(StrictStruct, frozen=True):
     nominal: float
 
 
-def forget_quality(truth_ratios: AnyNumbers, retrained: Float[Array | np.ndarray, " m"]) -> float:
+def forget_quality(truth_ratios: AnyNumbers, retrained: AnyOthers) -> float:
     """TOFU's forget quality: the p-value of a two-sample Kolmogorov-Smirnov test, larger for more similar models.
 
     The truth ratios are of the records of the forget set, under the unlearned model and a model retrained without them.
@@ -266,7 +266,7 @@ def forget_quality(truth_ratios: AnyNumbers, retrained: Float[Array | np.ndarray
     return float(p_value)
 
 
-def mia_auc(forget: AnyNumbers, holdout: Float[Array | np.ndarray, " m"]) -> float:
+def mia_auc(forget: AnyNumbers, holdout: AnyOthers) -> float:
     """The area under the ROC curve of a membership attack, as open-unlearning's `mia_*`: above 0.5 if it finds members.
 
     P(score of a holdout record > score of a forget record) + P(equal) / 2. Scores are losses: lower for members. The

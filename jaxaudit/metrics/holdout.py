@@ -17,6 +17,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.metrics.arrays import (
     AnyIntegers,
     AnyNumbers,
+    AnyOthers,
     Integers,
     Mask,
     Members,
@@ -52,7 +53,7 @@ MOST_TIED = 0.5
 def holdout_test(
     key: OneKey,
     query: AnyNumbers,
-    holdout: Float[Array | np.ndarray, " m"],
+    holdout: AnyOthers,
     shadows: Float[Array | np.ndarray, "models n_plus_m"],
     membership: Bool[Array | np.ndarray, "models n_plus_m"],
     *,

@@ -48,6 +48,10 @@ NO_MEMORY_LEFT = (
 )
 
 
+SizesOfSets = tuple[int, int, int]
+"""The numbers of records of query set, holdout and known members."""
+
+
 class MemoryAnswer(NamedTuple):
     """The result of `members_test` or `deletion_test`.
 
@@ -65,7 +69,7 @@ class MemoryAnswer(NamedTuple):
 def members_test(
     key: OneKey,
     scores: AnyNumbers,
-    sizes: tuple[int, int, int],
+    sizes: SizesOfSets,
     *,
     groups: AnyIntegers | None = None,
     strata: Integers | None = None,
@@ -130,7 +134,7 @@ def members_test(
     return MemoryAnswer(usage, means.memory, p_memory)
 
 
-def set_means(scores: Numbers, sizes: tuple[int, int, int], groups: AnyIntegers | None = None) -> Ratio:
+def set_means(scores: Numbers, sizes: SizesOfSets, groups: AnyIntegers | None = None) -> Ratio:
     """The mean scores of query set and members beside that of the holdout (`mean_variance`). Its limits (Fieller 1954)
     are all f with |query - f members - (1 - f) holdout| <= t sqrt(v_query + f^2 v_members + (1 - f)^2 v_holdout).
     """
@@ -142,7 +146,7 @@ def set_means(scores: Numbers, sizes: tuple[int, int, int], groups: AnyIntegers 
     return Ratio(query - none, members - none, variance, freedom_of_means(sides, groups))
 
 
-def means_within(scores: Numbers, sizes: tuple[int, int, int], strata: Integers) -> Ratio:
+def means_within(scores: Numbers, sizes: SizesOfSets, strata: Integers) -> Ratio:
     """The means of query set and members within strata, as differences from the holdout (`set_effects`)."""
     effects, covariance, freedom = set_effects(scores, np.repeat([1, 0, 2], sizes), strata)
     of_holdout = float(covariance[0, 1])

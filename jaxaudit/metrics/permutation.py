@@ -15,7 +15,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxaudit.errors import InputError, check_ranges, check_shapes
-from jaxaudit.metrics.arrays import AnyIntegers, AnyNumbers, Deals, Integers, Kinds, Numbers, OneKey, units_of_records
+from jaxaudit.metrics.arrays import (
+    AnyIntegers,
+    AnyNumbers,
+    AnyOthers,
+    Deals,
+    Integers,
+    Kinds,
+    Numbers,
+    OneKey,
+    units_of_records,
+)
 from jaxaudit.metrics.deal import ways
 from jaxaudit.metrics.usage import ALPHA
 from jaxaudit.randomness import generator_of
@@ -88,7 +98,7 @@ def least_permutations(targets: int) -> int:
 def permutation_test(
     key: OneKey,
     first: AnyNumbers,
-    second: Float[Array | np.ndarray, " m"],
+    second: AnyOthers,
     *,
     groups: Int[Array | np.ndarray, " n_plus_m"] | None = None,
     permutations: int = PERMUTATIONS,

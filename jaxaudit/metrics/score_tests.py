@@ -20,7 +20,7 @@ from jaxaudit.kernels.ranking import mid_ranks
 from jaxaudit.metrics.arrays import Deals, Integers, Kinds, Numbers, OneKey
 from jaxaudit.metrics.holdout import freedom_of_means, mean_variance
 from jaxaudit.metrics.permutation import PERMUTATIONS, permuted_differences, set_effects, share_as_large, shuffled
-from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Ratio
+from jaxaudit.metrics.usage import ALPHA, UNKNOWN, Limits, Parabola, Ratio
 from jaxaudit.randomness import generator_of
 
 PerGroup = Float[np.ndarray, " groups"]
@@ -252,7 +252,7 @@ def share_left(
     return ShareLeft(limits, p_unused, p_used, effect, chance)
 
 
-def _at(parabola: tuple[float, float, float], share: float) -> float:
+def _at(parabola: Parabola, share: float) -> float:
     return parabola[0] + parabola[1] * share + parabola[2] * share**2
 
 

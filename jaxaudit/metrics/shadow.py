@@ -12,7 +12,17 @@ from jaxtyping import Bool, Float
 from scipy import special
 
 from jaxaudit.errors import check_ranges
-from jaxaudit.metrics.arrays import AnyMembers, AnyNumbers, AnyScores, Mask, Members, Numbers, PerModel, Scores
+from jaxaudit.metrics.arrays import (
+    AnyMembers,
+    AnyNumbers,
+    AnyScores,
+    Mask,
+    Members,
+    ModelMask,
+    Numbers,
+    PerModel,
+    Scores,
+)
 from jaxaudit.metrics.checks import MODELS_LIKE_TARGET, UNDAMAGED, Check
 from jaxaudit.metrics.scores import MembershipScores, Profile, check_outputs, cut, profile, profiles_of_others
 from jaxaudit.metrics.usage import ALPHA, STATED_FRACTION, Effect, Usage, conclude, limits_of
@@ -418,14 +428,13 @@ def refuse_few(records: int) -> None:
 
 
 def mixture_likeness(
-    target: AnyNumbers,
-    shadows: AnyScores,
-    membership: AnyMembers,
+    target: Numbers,
+    shadows: Scores,
+    membership: Members,
     *,
     stretch: float = 1.0,
 ) -> float:
     """The p-value of "some mixture of shadow models reproduces the target's outputs", which the shadow test assumes."""
-    target, shadows, membership = cut(target), cut(shadows), np.asarray(membership)
     likelihoods = []
     for model, members, other_profile in zip(shadows, membership, profiles_of_others(shadows, membership), strict=True):
         centre = np.where(members, other_profile.inside, other_profile.outside)
@@ -457,7 +466,7 @@ def _rank(of_shadows: PerModel, own_statistic: float, width: float, *, larger: b
 
 def check_shadows(
     target: np.ndarray, shadows: np.ndarray, membership: np.ndarray, queried: int
-) -> tuple[Bool[np.ndarray, " models"], Bool[np.ndarray, " models"]]:
+) -> tuple[ModelMask, ModelMask]:
     """Which shadow models were trained on none, and which on all, of the first `queried` records; refuses too few."""
     check_outputs(target, shadows, membership)
     used = membership[:, :queried].sum(axis=1)

@@ -49,9 +49,11 @@ class Effect(NamedTuple):
     partly: tuple[float, float] | None = None
 
 
-def accepted_shares(
-    difference: float, full: float, variance: tuple[float, float, float], quantile: float
-) -> tuple[float, float]:
+Parabola = tuple[float, float, float]
+"""v0, v1 and v2 of v0 + v1 f + v2 f^2."""
+
+
+def accepted_shares(difference: float, full: float, variance: Parabola, quantile: float) -> tuple[float, float]:
     """The ends of all shares f with (difference - f full)^2 <= quantile^2 (v0 + v1 f + v2 f^2) (Fieller 1954).
 
     Both are infinite if `full`, which is above 0, is too uncertain to bound f.
@@ -131,7 +133,7 @@ class Ratio(NamedTuple):
 
     part: float
     whole: float
-    variance: tuple[float, float, float]
+    variance: Parabola
     freedom: float
 
     @property

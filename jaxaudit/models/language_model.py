@@ -92,10 +92,10 @@ class LanguageModel:
         self.precision = precision or entries.get("dtype") or entries.get("torch_dtype") or "float32"
         check_among(PRECISIONS, precision=str(self.precision)[:40])
         network = pretrained.architecture_of(entries, file, CAUSAL, OTHER)
-        network_parts = pretrained.built_once(entries, file, network, self.precision, MAX_BYTES)
-        self._config, self._class, self._size = network_parts
-        self.vocabulary = int(self._config.get_text_config().vocab_size)
-        stated = (getattr(self._config.get_text_config(), name, None) for name in POSITIONS)
+        self._built = pretrained.built_once(entries, file, network, self.precision, MAX_BYTES)
+        text_config = self._built.config.get_text_config()
+        self.vocabulary = int(text_config.vocab_size)
+        stated = (getattr(text_config, name, None) for name in POSITIONS)
         self.positions = next((count for count in stated if isinstance(count, int) and count > 0), None)
         self._tokenizer = self._read_tokenizer()
         own_tokenizer = (f"{self.name}: its own tokenizer cuts the texts",) if self._cutter != folder else ()
@@ -219,8 +219,8 @@ class LanguageModel:
         """
         torch, half = pretrained.pytorch(), min(TRIED, self.positions or TRIED) // 2
         token_pair = np.random.default_rng(1).integers(0, self.vocabulary, (2, 2 * half))
-        token_pair[1, :half], wrong = token_pair[0, :half], f"{self._folder}: {self._class.__name__} cannot compute"
-        with parsing(wrong, "is a number in config.json wrong?"), torch.no_grad():
+        token_pair[1, :half], network = token_pair[0, :half], f"{self._folder}: {self._built.kind.__name__}"
+        with parsing(f"{network} cannot compute", "is a number in config.json wrong?"), torch.no_grad():
             tokens = torch.from_numpy(token_pair).to(module.device)
             logits = module(input_ids=tokens, use_cache=False).logits
             first, second = logits[:, :half].float()
@@ -228,8 +228,8 @@ class LanguageModel:
             is_causal = bool((first - second).norm() <= most)
         if not is_causal:
             raise InputError(
-                f"{self._folder}: {self._class.__name__} predicts a token by those behind it, too, or its numbers are "
-                "not finite. Scores need a model that sees what precedes a token alone (is_decoder in config.json)."
+                f"{network} predicts a token by those behind it, too, or its numbers are not finite. "
+                "Scores need a model that sees what precedes a token alone (is_decoder in config.json)."
             )
         return tokens, logits
 
@@ -248,11 +248,10 @@ class LanguageModel:
             short = values.dtype == ml_dtypes.bfloat16
             tensor = torch.from_numpy(np.array(values.view(np.uint16) if short else values))
             state[name] = tensor.view(torch.bfloat16) if short else tensor
-        wrong = f"{self._folder}: the weights do not fit {self._class.__name__}"
+        wrong = f"{self._folder}: the weights do not fit {self._built.kind.__name__}"
         precision = getattr(torch, self.precision)
         advice = "is config.json that of this model?"
-        network_parts = self._class, self._config, self._size
-        module = pretrained.with_weights(*network_parts, state, wrong, advice, dtype=precision, **how).eval()
+        module = self._built.with_weights(state, wrong, advice, dtype=precision, **how).eval()
         if self._lora is not None:
             self._lora.merge(module)
         return module
@@ -286,7 +285,7 @@ class LanguageModel:
                 pretrained.offline(),
             ):
                 tokenizer = self._library.AutoTokenizer.from_pretrained(
-                    copies, config=self._config, local_files_only=True, trust_remote_code=False
+                    copies, config=self._built.config, local_files_only=True, trust_remote_code=False
                 )
         if not tokenizer.is_fast:
             raise another_tokenizer(str(self._cutter), f"its tokenizer_class does not read {TOKENIZER}")

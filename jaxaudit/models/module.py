@@ -30,6 +30,8 @@ WAYS_ON = (
 """What is left for a network that has no pure functions here."""
 
 
+TokenVectors = Float[Array, "n length width"]
+"""What a layer says of each token of each record."""
 WithState = tuple[Any, Any]
 """What was computed, and the module's state after it."""
 
@@ -150,7 +152,7 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
             inputs = jnp.where(inputs < 0, ~inputs, inputs)
         return net.apply(params, state, inputs, False)[0]
 
-    def hidden(params: Any, inputs: Real[Array, "n length"]) -> Float[Array, "n length width"]:
+    def hidden(params: Any, inputs: Real[Array, "n length"]) -> TokenVectors:
         closed = jax.make_jaxpr(outputs)(params, inputs)
         equations = closed.jaxpr.eqns
         name_places = [at for at, equation in enumerate(equations) if equation.primitive.name == "name"]

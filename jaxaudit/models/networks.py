@@ -13,6 +13,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int
 
 from jaxaudit.errors import InputError, check_among, check_ranges
+from jaxaudit.models.module import TokenVectors
 
 Maps = Float[Array, "n h w c"]
 """Images, or the maps of a layer."""
@@ -341,7 +342,7 @@ class GPT(nnx.Module):
     def __call__(self, tokens: Int[Array, "n length"]) -> Float[Array, "n length tokens"]:
         return self.logits(self.vectors(tokens))
 
-    def vectors(self, tokens: Int[Array, "n length"]) -> Float[Array, "n length width"]:
+    def vectors(self, tokens: Int[Array, "n length"]) -> TokenVectors:
         """The normalised vector of each position."""
         hidden = self.tokens[...][tokens] + self.positions[: tokens.shape[1]]
         for number, block in enumerate(self.blocks, 1):
@@ -366,9 +367,7 @@ class Block(nnx.Module):
         self.hidden = nnx.Linear(width, 4 * width, rngs=rngs)
         self.output = nnx.Linear(4 * width, width, rngs=rngs)
 
-    def __call__(
-        self, vectors: Float[Array, "n length width"], drop: Callable[[Array], Array]
-    ) -> Float[Array, "n length width"]:
+    def __call__(self, vectors: TokenVectors, drop: Callable[[Array], Array]) -> TokenVectors:
         n, length, width = vectors.shape
         parts = self.attend(self.first_norm(vectors)).reshape(n, length, 3, self.heads, width // self.heads)
         queries, keys, values = parts[:, :, 0], parts[:, :, 1], parts[:, :, 2]

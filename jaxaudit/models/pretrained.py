@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -122,9 +122,9 @@ def architecture_of(entries: Mapping[str, Any], file: Path, makers: Mapping[str,
 
 def built_once(
     entries: Mapping[str, Any], file: Path, network: tuple[str, str], dtype: str, allowed: int
-) -> tuple[Any, type, int]:
-    """The configuration of a network, its class, and how many numbers its parameters have, without allocating its
-    tensors, of at most `allowed` bytes. `network`: what it is, in words, and the class of `transformers` that makes it.
+) -> "BuiltNetwork":
+    """A network, built without allocating its tensors, of at most `allowed` bytes. `network`: what it is, in words, and
+    the class of `transformers` that makes it.
     """
     library: Any = importlib.import_module("transformers")
     wrong = f"{file}: is no configuration of {network[0]} that transformers {library.__version__} accepts"
@@ -137,7 +137,7 @@ def built_once(
         with bounded(file, allowed), pytorch().device("meta"):
             how = {"trust_remote_code": False, "dtype": getattr(pytorch(), dtype)}
             module = getattr(library, network[1]).from_config(deepcopy(config), **how)
-            return config, type(module), sum(parameter.numel() for parameter in module.parameters())
+            return BuiltNetwork(config, type(module), sum(parameter.numel() for parameter in module.parameters()))
 
 
 def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
@@ -148,34 +148,39 @@ def without(entries: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     }
 
 
-def with_weights(
-    kind: Any, config: Any, size: int, state: Mapping[str, Any], wrong: str, advice: str, **how: Any
-) -> Any:
-    """A module of this class of `transformers` with these tensors, whose older names are translated. Its parameters
-    have `size` numbers, which are not allocated if the tensors have far fewer. `how`: arguments of `from_pretrained`.
-    """
-    library: Any = importlib.import_module("transformers")
-    saved = sum(tensor.numel() for tensor in state.values())
-    if size > TIMES * saved:
-        raise InputError(f"{wrong}: there are {saved:,} numbers, and the network has {size:,}; {advice}")
-    with parsing(wrong, advice), offline(), _without_bars(library):
-        module, loading_report = kind.from_pretrained(
-            None,
-            config=deepcopy(config),
-            state_dict=dict(state),
-            output_loading_info=True,
-            local_files_only=True,
-            ignore_mismatched_sizes=True,  # or its error names no array; those found are refused below
-            **how,
-        )
-    kinds = {"missing_keys": "missing", "unexpected_keys": "unexpected", "mismatched_keys": "of another shape"}
-    for key, words in kinds.items():
-        names = sorted(
-            key_text if isinstance(key_text, str) else key_text[0] for key_text in loading_report.get(key) or ()
-        )
-        if names:
-            raise InputError(f"{wrong}: {words}: {few(names, 3)}; {advice}")
-    return module
+class BuiltNetwork(NamedTuple):
+    """A network of `transformers`: its configuration, its class, and how many numbers its parameters have."""
+
+    config: Any
+    kind: Any
+    size: int
+
+    def with_weights(self, state: Mapping[str, Any], wrong: str, advice: str, **how: Any) -> Any:
+        """A module with these tensors, whose older names are translated. Its parameters are not allocated if the
+        tensors have far fewer numbers. `how`: arguments of `from_pretrained`.
+        """
+        library: Any = importlib.import_module("transformers")
+        saved = sum(tensor.numel() for tensor in state.values())
+        if self.size > TIMES * saved:
+            raise InputError(f"{wrong}: there are {saved:,} numbers, and the network has {self.size:,}; {advice}")
+        with parsing(wrong, advice), offline(), _without_bars(library):
+            module, loading_report = self.kind.from_pretrained(
+                None,
+                config=deepcopy(self.config),
+                state_dict=dict(state),
+                output_loading_info=True,
+                local_files_only=True,
+                ignore_mismatched_sizes=True,  # or its error names no array; those found are refused below
+                **how,
+            )
+        kinds = {"missing_keys": "missing", "unexpected_keys": "unexpected", "mismatched_keys": "of another shape"}
+        for key, words in kinds.items():
+            names = sorted(
+                key_text if isinstance(key_text, str) else key_text[0] for key_text in loading_report.get(key) or ()
+            )
+            if names:
+                raise InputError(f"{wrong}: {words}: {few(names, 3)}; {advice}")
+        return module
 
 
 @contextmanager
@@ -292,15 +297,14 @@ class TransformersClassifier:
         entries = entries_of(file, text)
         refuse_entries(entries, file)
         self.architecture, self._auto = network = architecture_of(entries, file, CLASSIFIERS, OTHER)
-        network_parts = built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
-        self._config, self._class, self._size = network_parts
-        self.classes = int(self._config.num_labels)
+        self._built = built_once(entries, file, network, "float32", MAX_BYTES // COPIES)
+        self.classes = int(self._built.config.num_labels)
 
     def __call__(self) -> Any:
         """Builds the module, with eager attention, in float32."""
         kinds = {"trust_remote_code": False, "attn_implementation": "eager", "dtype": pytorch().float32}
         with offline(), quietly():
-            return getattr(self._library, self._auto).from_config(deepcopy(self._config), **kinds)
+            return getattr(self._library, self._auto).from_config(deepcopy(self._built.config), **kinds)
 
     def __repr__(self) -> str:
         return f"{self.architecture} of transformers {self.version}"
@@ -318,7 +322,7 @@ class TransformersClassifier:
         wrong = f"{source}: does not fit {self.architecture}"
         advice = "is it of another network, or of another number of classes (num_labels)?"
         how = {"attn_implementation": "eager", "dtype": torch.float32}
-        module = with_weights(self._class, self._config, self._size, state, wrong, advice, **how)
+        module = self._built.with_weights(state, wrong, advice, **how)
         arrays = {name: tensor.detach().numpy().copy() for name, tensor in module.state_dict().items()}
         for name, array in weights.items():
             if array.dtype.kind in "iu" and not name.endswith(COUNTS) and arrays.get(name, _FLOAT).dtype.kind == "f":

@@ -63,6 +63,8 @@ def is_torch_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
+Tensors = dict[str, np.ndarray]
+"""As arrays, by name."""
 Build = Callable[[], Any]
 """Builds a PyTorch module, a new one at every call."""
 
@@ -117,11 +119,11 @@ def _translation(
         if isinstance(part, _batch_norm()):
             part.register_forward_pre_hook(_update_running_statistics)
 
-    def split(tensors: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def split(tensors: Mapping[str, np.ndarray]) -> tuple[Tensors, Tensors]:
         params = {place: tensors[place] for place in trained}
         return params, {place: tensor for place, tensor in tensors.items() if place not in params}
 
-    def draw(number: Any) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def draw(number: Any) -> tuple[Tensors, Tensors]:
         return split(_tensors_of(_built(build, int(number))))
 
     shapes = jax.tree.map(lambda tensor: jax.ShapeDtypeStruct(tensor.shape, tensor.dtype), split(tensors))
@@ -211,7 +213,7 @@ def _channels(module: Any, input_shape: tuple[int, ...]) -> Channels:
     return "one" if axes in kinds else "first" if axes == 3 or axes - 1 in kinds else "last"
 
 
-def _tensors_of(module: Any) -> dict[str, np.ndarray]:
+def _tensors_of(module: Any) -> Tensors:
     """The module's parameters, buffers and plain tensors by name, as arrays; a tensor with two names occurs once."""
     return {
         name: np.array(values := tensor.detach().numpy(), jax.dtypes.canonicalize_dtype(values.dtype))
@@ -338,7 +340,7 @@ def _compare(
     apply: Callable[..., tuple[Any, TorchState]],
     build: Build,
     channels: Channels,
-    params: dict[str, np.ndarray],
+    params: Tensors,
     start: TorchState,
     inputs: np.ndarray,
     name: str,

@@ -13,7 +13,7 @@ from jaxaudit.audits.ks.result import Truth
 from jaxaudit.data.labels import number_groups
 from jaxaudit.data.outputs.outputs import Outputs, confidence_of, logit_step, match_logits, match_precision
 from jaxaudit.ensemble import Progress
-from jaxaudit.metrics.arrays import Indices, Integers, Numbers, PerModel, Scores
+from jaxaudit.metrics.arrays import Indices, Integers, ModelMask, Numbers, PerModel, Scores
 from jaxaudit.metrics.checks import Check, models_of_test
 from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
@@ -129,7 +129,7 @@ class Evidence:
             return Check(name, True, None, None, False, "models of records without classes have no accuracy")
         return models_of_test(name, self.own_accuracy(*kinds))
 
-    def among(self, models: Bool[np.ndarray, " models"]) -> "Evidence":
+    def among(self, models: ModelMask) -> "Evidence":
         """The same evidence, from only some of the models."""
         return replace(self, models=self.models.take(np.flatnonzero(models)), _known={})
 

@@ -124,20 +124,18 @@ class FileTarget(NamedTuple):
         parts |= {Role.CALIBRATION: pool.calibration} if pool.compares_calibration else {}
         parts |= {Role.MEMBERS: pool.members}
         present = [role for role, part in parts.items() if part.stop > part.start and role in self.on]
-        pairs = {role: (self.on[role], labels[parts[role]]) for role in present}
-        files, classes_of_files = zip(*pairs.values(), strict=True)
-        log_odds, at_resolution, confidences = of_file(files, classes_of_files, models)
+        files, classes = tuple(self.on[role] for role in present), {role: labels[parts[role]] for role in present}
+        log_odds, at_resolution, confidences = of_file(files, tuple(classes.values()), models)
         checks: tuple[Check, ...] = ()
         if not (self.allow_unrelated or pool.classless):
-            by_role = {role: classes for role, (_, classes) in pairs.items()}
-            checks = (*_of_files(self.on, by_role, CHECKED), *_of_files(self.before, by_role, CHECKED_BEFORE))
+            checks = (*_of_files(self.on, classes, CHECKED), *_of_files(self.before, classes, CHECKED_BEFORE))
         elif not self.allow_unrelated and len(models):
             dealt_records = evidence.dealt_records
             usual = models.log_odds[:, dealt_records].mean(axis=0)
             checks = (target_order(log_odds[dealt_records], usual, evidence.queries, self.name),)
         before = None
         if self.before:
-            before = of_file(tuple(self.before.values()), classes_of_files[:2], models)[:2]
+            before = of_file(tuple(self.before.values()), (classes[Role.QUERY], classes[Role.HOLDOUT]), models)[:2]
         return TargetOutputs(
             self.name,
             None,

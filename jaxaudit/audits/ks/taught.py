@@ -260,19 +260,16 @@ def learners_of(shape: tuple[int, ...], classes: int) -> "dict[str, NetworkLearn
     """The small models of records of this shape, by name; equal arguments give the same objects, compiled once."""
     # Who reads what was taught before needs no network.
     import optax
-    from flax import nnx
 
     from jaxaudit.learners import NetworkLearner, network
     from jaxaudit.learners.network import shifted
     from jaxaudit.models import MLP
     from jaxaudit.models.networks import SmallCNN
 
-    def dense(input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> MLP:
-        return MLP(input_shape, classes, rngs=rngs, hidden=(HIDDEN,))
-
     def learner(factory: Any, epochs: int, **options: Any) -> NetworkLearner:
         return network(factory, shape, classes, optimizer=optax.adam(RATE), epochs=epochs, batch_size=BATCH, **options)
 
+    dense = partial(MLP, hidden=(HIDDEN,))
     learners = {f"dense {epochs}": learner(dense, epochs) for epochs in DENSE_EPOCHS}
     if len(shape) == 3:
         augment = (partial(shifted, high=SHIFT, wide=SHIFT),)

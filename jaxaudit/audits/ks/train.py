@@ -232,9 +232,8 @@ def available_tests(
     return tuple(answers)
 
 
-def made_tests(shadows: ShadowModels, tests: Iterable[KSTest]) -> tuple[KSTest, ...]:
+def made_tests(shadows: ShadowModels, tests: Sequence[KSTest]) -> tuple[KSTest, ...]:
     """The tests, each with the numbers of models in `shadows`."""
-    tests = tuple(tests)
     answers = available_tests(shadows.pool, shadows.kinds, tests=tests)
     finished = {answer.test.name: answer.finished for answer in answers}
     return tuple(_with(test, finished.get(test.name, {})) for test in tests)

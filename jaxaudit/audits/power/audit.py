@@ -34,7 +34,7 @@ from jaxaudit.learners import Learner
 from jaxaudit.membership import Membership, only
 from jaxaudit.metrics.arrays import ModelNumbers, OneKey, units_of_records
 from jaxaudit.metrics.difficulty import difficulty
-from jaxaudit.metrics.memory import LEAST_MEMBERS
+from jaxaudit.metrics.memory import LEAST_MEMBERS, SizesOfSets
 from jaxaudit.metrics.power import (
     Memory,
     Separation,
@@ -165,7 +165,7 @@ def power_of_models(
 def audit_of(
     measured: Separation,
     memory: Memory,
-    sizes_given: tuple[int, int, int],
+    sizes_given: SizesOfSets,
     fraction: float,
     of: Measured,
     models: int | None = None,
@@ -195,7 +195,7 @@ def audit_of(
     return PowerAudit(msgspec.structs.replace(result, finding=power_finding(result, of)))
 
 
-def planned_sizes(query: int, holdout: int | None, members: int | None, fraction: float) -> tuple[int, int, int]:
+def planned_sizes(query: int, holdout: int | None, members: int | None, fraction: float) -> SizesOfSets:
     """Planned numbers of query and holdout records and known members; by default as many as query records."""
     check_ranges(f"[{LEAST_MEMBERS}, inf)", "plan with as many, or leave their number out", members_size=members)
     holdout = query if holdout is None else holdout

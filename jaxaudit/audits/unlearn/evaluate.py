@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Real
+from jaxtyping import Array, Float, Int, Real
 from msgspec.structs import astuple
 
 from jaxaudit.attacks.learned import LearnedAttack, fit_learned, learned_probabilities
@@ -39,7 +39,7 @@ from jaxaudit.errors import InputError
 from jaxaudit.kernels.gradient_norms import squared_grad_norms
 from jaxaudit.learners import NetworkLearner, NetworkParams, SteppedLearner
 from jaxaudit.metrics import Answers, ChallengeScore, Place, ULira, challenge_score, place, u_lira
-from jaxaudit.metrics.arrays import Mask, ModelNumbers, OneKey, PerModel
+from jaxaudit.metrics.arrays import Mask, ModelMask, ModelNumbers, OneKey, PerModel
 from jaxaudit.metrics.efficacy import ROUNDING, Efficacy, computes_short, efficacy
 from jaxaudit.metrics.over_models import least_p_value
 from jaxaudit.metrics.scores import log_odds
@@ -260,11 +260,11 @@ def _gradients(
     return norms.total, of_mean
 
 
-def _all_finite(outputs: Float[np.ndarray, "models n classes"]) -> Bool[np.ndarray, " models"]:
+def _all_finite(outputs: Float[np.ndarray, "models n classes"]) -> ModelMask:
     return np.all(np.isfinite(outputs), axis=(1, 2))
 
 
-def _check_finite(finite: Bool[np.ndarray, " models"], name: str, what_numbers: str) -> None:
+def _check_finite(finite: ModelMask, name: str, what_numbers: str) -> None:
     if not finite.all():
         raise InputError(
             f"model {int(finite.argmin())} of {name} has {what_numbers} that are not finite: did its training diverge? "

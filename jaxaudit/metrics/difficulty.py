@@ -74,12 +74,6 @@ def difficulty(
     return np.concatenate(parts, axis=1)
 
 
-def _of_models(shadow_profile: Profile) -> Kinds:
-    """What shadow models tell of each record's difficulty."""
-    without, gap = shadow_profile.outside, shadow_profile.inside - shadow_profile.outside
-    return np.stack([*_bent(without), gap, gap * np.tanh(without / 3)], axis=1)
-
-
 def _bent(odds: Numbers) -> list[Numbers]:
     """Log-odds of a record that are predictors of a target's, and functions of them that bend."""
     return [odds, odds**2, special.log_expit(odds), special.expit(odds), np.tanh(odds / 3)]
@@ -116,7 +110,10 @@ def residual_scores_of_models(
     common = _span(np.ones((log_odds.shape[1], 1)) if predictors is None else _with_constant(predictors))
     scores = []
     for odds, shadow_profile in zip(log_odds, profiles, strict=True):
-        columns, parts = _of_models(shadow_profile), _parts(np.asarray(odds, np.float64))
+        # What shadow models tell of each record's difficulty.
+        without, gap = shadow_profile.outside, shadow_profile.inside - shadow_profile.outside
+        columns = np.stack([*_bent(without), gap, gap * np.tanh(without / 3)], axis=1)
+        parts = _parts(np.asarray(odds, np.float64))
         columns = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
         span = _span(columns - common @ (common.T @ columns), 1e-9)
         left = parts - common @ (common.T @ parts)

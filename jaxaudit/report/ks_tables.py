@@ -242,15 +242,11 @@ def statements(run: Run[KSResult], sets: ComparedSets) -> PageTable:
         sentence = (
             f"{when} of the model {visible(target.name)} on {counts}: {visible(target.finding.sentence)}{assumed}"
         )
-        rows.append((visible(target.name), sentence, _not_said(target)))
+        noun = "memory" if target.method == "deletion" else "use"
+        less = f"{noun} of up to {at_most(target.usage[0].upper)}" if target.usage else f"less {noun}"
+        rows.append((visible(target.name), sentence, NOT_SAID[target.verdict].format(less=less)))
     columns = ("model", "you may write", "you may not write")
     return PageTable("What you may write of it", columns, tuple(rows))
-
-
-def _not_said(target: TargetResult) -> str:
-    noun = "memory" if target.method == "deletion" else "use"
-    less = f"{noun} of up to {at_most(target.usage[0].upper)}" if target.usage else f"less {noun}"
-    return NOT_SAID[target.verdict].format(less=less)
 
 
 FOUND = ("remembered", "suspected")

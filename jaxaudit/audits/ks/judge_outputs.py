@@ -1,6 +1,6 @@
 """Judges targets by outputs that are already in memory: the part of the `ks` audit that reads no files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
 
@@ -99,19 +99,20 @@ def adjusted(judgements: Sequence[Judgements]) -> list[Judgements]:
     """The same judgements with p-values adjusted by Holm's method over all targets, for each test of use: the
     probability that any target that never used the query set is called `not forgotten` is at most 5%.
     """
-
-    def of_test(judgements: Judgements) -> Iterator[Judgement]:
-        p_values = [judgement.details.p_never for judgement in judgements if isinstance(judgement.details, Usage)]
+    results: list[Judgements] = []
+    for of_test in zip(*judgements, strict=True):
+        p_values = [judgement.details.p_never for judgement in of_test if isinstance(judgement.details, Usage)]
         after = iter(holm(p_values) if len(p_values) > 1 else ())
-        for judgement in judgements:
+        judged = []
+        for judgement in of_test:
             usage = judgement.details
             if isinstance(usage, Usage) and (p_value := next(after, None)) is not None:
                 usage = msgspec.structs.replace(usage, p_never_adjusted=p_value)
                 # Your own test may have another decision rule.
                 judgement = judgement.of(usage if judgement.again is None else decided(usage))
-            yield judgement
-
-    return list(zip(*map(of_test, zip(*judgements, strict=True)), strict=True))
+            judged.append(judgement)
+        results.append(tuple(judged))
+    return list(zip(*results, strict=True))
 
 
 def _common_checks(evidence: Evidence) -> tuple[Check, ...]:

@@ -34,6 +34,8 @@ from jaxaudit.metrics.scores import LIMIT, cut, log_odds
 
 AnyOdds = Float[np.ndarray, "*any"]
 StoredOutputs = Float[np.ndarray, "n views values"]
+Grids = tuple[Outputs, ...]
+"""Outputs of files or models, for the resolutions that they show."""
 BLOCK = 1 << 19
 """Number of values that are converted at a time."""
 FINEST = 103.0
@@ -179,7 +181,7 @@ MOST_PRINTED = 12
 """The most decimals of a grid that float64 can resolve."""
 
 
-def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
+def resolution_of(grids: Grids) -> Coarsening:
     """Rounds log-odds to the coarsest resolution of these outputs; beside probabilities, by a detour over these."""
     if not grids:
         return lambda odds: odds
@@ -188,7 +190,7 @@ def resolution_of(grids: tuple[Outputs, ...]) -> Coarsening:
     return lambda odds: rounded(special.expit(odds.astype(np.float64)).astype(np.float32), grids)
 
 
-def rounded(confidences: AnyOdds, grids: tuple[Outputs, ...]) -> AnyOdds:
+def rounded(confidences: AnyOdds, grids: Grids) -> AnyOdds:
     """Log-odds of confidences rounded as in these files; 0 and 1 count as half a step inside the interval."""
     step = 10.0**-MOST_DECIMALS
     for file in grids:
@@ -198,12 +200,12 @@ def rounded(confidences: AnyOdds, grids: tuple[Outputs, ...]) -> AnyOdds:
     return special.logit(np.clip(confidences.astype(np.float64), step / 2, 1 - step / 2))
 
 
-def all_logits(grids: tuple[Outputs, ...]) -> bool:
+def all_logits(grids: Grids) -> bool:
     """Whether all of these are logits, so that log-odds are compared without a detour over probabilities."""
     return all(grid.kind == "logits" for grid in grids)
 
 
-def distinct_resolutions(grids: Iterable[Outputs]) -> tuple[Outputs, ...]:
+def distinct_resolutions(grids: Iterable[Outputs]) -> Grids:
     by_kind: dict[tuple[Any, ...], Outputs] = {}
     for grid in grids:
         by_kind.setdefault((grid.kind, grid.decimals, grid.significant, grid.dtype), grid)

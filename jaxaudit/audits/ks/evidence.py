@@ -19,6 +19,8 @@ from jaxaudit.metrics.scores import log_odds
 from jaxaudit.shadow_models import OF_RHO, Pool, ShadowModels
 
 Value = TypeVar("Value")
+AskedMask = Bool[np.ndarray, " asked"]
+"""Which of the compared records (`Pool.compared`)."""
 
 
 class TargetOutputs(NamedTuple):
@@ -46,7 +48,7 @@ class TargetOutputs(NamedTuple):
     printed: bool
     confidences: Float[np.ndarray, "1 n"]
     checks: tuple[Check, ...] = ()
-    unseen: Bool[np.ndarray, " asked"] = np.zeros(0, bool)
+    unseen: AskedMask = np.zeros(0, bool)
     before: tuple[Float[np.ndarray, " dealt"], Coarsening] | None = None
     trained_here: bool = False
     file: Outputs | None = None
@@ -85,7 +87,7 @@ class Evidence:
         return slice(0, self.pool.holdout.stop)
 
     @property
-    def in_calibration(self) -> Bool[np.ndarray, " asked"]:
+    def in_calibration(self) -> AskedMask:
         """Marks the calibration set among the compared records; no record if no outputs on it are compared."""
         first, compared = self.pool.calibration.start, self.pool.compared
         return (compared >= first) & (compared < self.pool.calibration.stop) & self.pool.compares_calibration

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 
 from jaxaudit.audits.finding import Confidence, Finding, Tone, no_confidence, undecided
 from jaxaudit.audits.finding import sentence as as_sentence
-from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs
+from jaxaudit.audits.ks.evidence import AskedMask, Evidence, TargetOutputs
 from jaxaudit.audits.ks.models import Rows
 from jaxaudit.audits.ks.result import Details
 from jaxaudit.data.examples import Examples, Role, Sets
@@ -90,7 +90,7 @@ def limited(
     outputs: TargetOutputs,
     evidence: Evidence,
     kinds: Sequence[str],
-    unseen: Bool[np.ndarray, " asked"],
+    unseen: AskedMask,
 ) -> tuple[Usage, Confidence, tuple[Lack, ...]]:
     """The numbers of a test of use, limited to what is known of how much the target memorises of records that it used;
     the confidence in the fraction; and what is missing. `kinds` are those of the shadow models that it is compared
@@ -122,7 +122,7 @@ def helped(lacks: Sequence[Lack], more: str) -> str:
     return " ".join([*(f"{helps}." for helps, _ in lacks), *([more] if more else [])])
 
 
-def of_holdout(evidence: Evidence) -> Bool[np.ndarray, " asked"]:
+def of_holdout(evidence: Evidence) -> AskedMask:
     """Which of the compared records are in the holdout, which no target used."""
     return np.isin(np.arange(len(evidence.pool.compared)), np.r_[evidence.queries : evidence.dealt_records.stop])
 

@@ -13,6 +13,7 @@ from jaxaudit.audits.ks.evidence import Evidence, TargetOutputs, of_rho
 from jaxaudit.audits.ks.result import (
     KSAudit,
     KSResult,
+    Measured,
     NoiseFloor,
     RhoDetails,
     TargetResult,
@@ -158,7 +159,8 @@ def target_result(
 
 def _test_result(judgement: Judgement, judgements: Judgements, every: tuple[Check, ...]) -> TestResult:
     """The result of a test, as far as the checks allow what it found."""
-    details, confidences = judgement.details, {}
+    details = judgement.details
+    confidences: dict[Measured, Confidence] = {}
     if isinstance(details, Usage):
         of_fraction = judgement.fraction[1] or judgement.rests_on
         failed = [check for check in every if check.decisive and not check.passed and check.name in of_fraction]

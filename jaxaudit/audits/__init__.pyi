@@ -55,6 +55,7 @@ from .ks.result import Rates as Rates
 from .ks.result import Truth as Truth
 from .ks.target import Target as Target
 from .ks.taught import learners_of as learners_of
+from .ks.taught import lesson_operations as lesson_operations
 from .ks.taught import taught_difficulty as taught_difficulty
 from .ks.tests_of_use.rho import samples_of_rho as samples_of_rho
 from .ks.tests_of_use.test import TRUSTED as TRUSTED

@@ -127,8 +127,8 @@ def upward(description: Description, values: np.ndarray) -> np.ndarray:
 def score_outputs(
     path: str | Path | OutputsPlace, description: Description, records: int, of: str | None = None
 ) -> Outputs:
-    """A model's outputs of one number a record, from a file, or of records without classes a table with the set `of`:
-    0, and in the second column the mean log-odds over views, or scores that are larger for records that were used.
+    """A model's outputs of one number a record, from a file; of records without classes also from a table with the set
+    `of`. The first column is 0, the second the mean log-odds over views, or scores that are larger for used records.
     """
     place = as_place(path)
     values = load_into(place, msgspec.structs.replace(description, records=records, counts=None), of)

@@ -1,6 +1,11 @@
 """From options to the learner of shadow models, with its defaults, and how long a run takes, in words."""
 
 from dataclasses import replace
+from functools import cache
+from time import perf_counter
+
+import jax
+import numpy as np
 
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import OF_TEXTS, UNSEEDED, is_of_texts, parse_model
@@ -68,13 +73,27 @@ def make_shadow_learner(options: ShadowNetwork, query: Examples, records: int) -
 
 FIXED_SECONDS = 10.0
 """Seconds for reading, judging, and compiling what is small."""
-
-
-def seconds_of(operations: float, cost: StepCost) -> float:
-    """How long a run of so many operations takes on two cores of a CPU, compilation included: a function of shapes."""
-    return round(operations / OPERATIONS_A_SECOND + cost.equations / EQUATIONS_A_SECOND + FIXED_SECONDS, 1)
+SIDE, MEASURED_SECONDS, SHARE_OF_PRODUCTS = 1024, 0.2, 0.5
+"""Training has so large a share of the operations a second of products of square matrices of this side."""
 
 
 def time_of(operations: float, cost: StepCost) -> str:
-    """As `seconds_of`, in words."""
-    return f"about {duration(seconds_of(operations, cost))} on two cores of a CPU"
+    """How long a run of so many operations takes, compilation included, in words: on this machine's CPU as far as it is
+    free now, else on the two cores of `OPERATIONS_A_SECOND`.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    a_second = SHARE_OF_PRODUCTS * products_a_second() if on_cpu else OPERATIONS_A_SECOND
+    seconds = operations / a_second + cost.equations / EQUATIONS_A_SECOND + FIXED_SECONDS
+    return f"about {duration(seconds)} on {'this machine' if on_cpu else 'two cores of a CPU'}"
+
+
+@cache
+def products_a_second() -> float:
+    """The operations a second of products of matrices on this machine's cores, measured for a fifth of a second."""
+    matrix = np.ones((SIDE, SIDE), np.float32)
+    matrix @ matrix  # starts threads
+    count, began = 0, perf_counter()
+    while (passed := perf_counter() - began) < MEASURED_SECONDS:
+        matrix @ matrix
+        count += 1
+    return 2 * SIDE**3 * count / passed

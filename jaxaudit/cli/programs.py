@@ -19,9 +19,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from jaxaudit.data.cache import cache_dir, cached_arrays, is_private
+from jaxaudit.data.cache import cache_dir, is_private
+from jaxaudit.data.paths import read_small, whole_file
 from jaxaudit.runs.unfinished import machine_facts
 
 FOLDER = "programs"
@@ -110,9 +109,24 @@ def in_known_form(learner: Any) -> Any:
     def letters_of(convolution: Any) -> str:
         # A limit on the number of cores changes no number, but how many chunks are trained at the same time.
         facts = {**machine_facts(), "cores": len(cores()), "convolution": repr(convolution)}
-        key = f"form {json.dumps(facts, sort_keys=True)}"
-        kept = cached_arrays(key, lambda: {"letters": np.array(fastest_letters(convolution))}, {"letters": ()})
-        letters = str(kept["letters"])
-        return letters if letters and is_form(letters) else fastest_letters(convolution)
+        name = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+        letters = _read().get(name)
+        if not isinstance(letters, str) or not letters or not is_form(letters):
+            letters = fastest_letters(convolution)
+            with suppress(OSError), whole_file(_path()) as file:
+                file.write(json.dumps({**_read(), name: letters}).encode())
+        return letters
 
     return with_decided_form(learner, letters_of)
+
+
+def _path() -> Path:
+    return cache_dir() / "forms.json"
+
+
+def _read() -> dict[str, Any]:
+    try:
+        kept_values = json.loads(read_small(_path(), 1 << 20))
+    except (ValueError, RecursionError):  # also what cannot be read
+        return {}
+    return kept_values if isinstance(kept_values, dict) else {}

@@ -30,6 +30,7 @@ LEAST_SECONDS = 3.0
 USUAL: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
 """The signals that are handled, and their default handlers in Python."""
 
+COMPARING = "comparing"
 Show = Callable[[int, int, float | None], None]
 """`show(done, total, seconds left)`; None until there is an estimate."""
 
@@ -38,16 +39,17 @@ Show = Callable[[int, int, float | None], None]
 def progress_on_stderr(
     label: str, after: str = "", pace: Callable[[], str] = str
 ) -> Iterator[Callable[[int, int], None]]:
-    """A bar with the remaining time on a terminal; a line every half minute in a file. `pace` says more of the work."""
+    """A bar with the remaining time on a terminal; a line every half minute in a file. `pace` says more of the work.
+    Once all is done, `after` is said, and what is done then is shown as comparing.
+    """
+    display = _bar if sys.stderr.isatty() else _log
     with ExitStack() as shown, lasting_interrupt() as check:
-        show = shown.enter_context(_bar(label, pace) if sys.stderr.isatty() else _log(label, pace))
-        began, before, ended = 0.0, 0, False
+        show = shown.enter_context(display(label, pace))
+        began, before, ended = 0.0, 0, not after
 
         def show_and_check(done: int, total: int) -> None:
-            nonlocal began, before, ended
+            nonlocal show, began, before, ended
             check()
-            if ended:
-                return
             now = time.monotonic()
             if not before:
                 began, before = now, done
@@ -55,10 +57,11 @@ def progress_on_stderr(
             timed = done > before and now - began >= LEAST_SECONDS
             left = (now - began) * (total - done) / (done - before) if timed else None
             show(min(done, total), total, left)
-            if after and done >= total:
-                ended = True
+            if not ended and done >= total:
+                began, before, ended = 0.0, 0, True
                 shown.close()
                 say(after)
+                show = shown.enter_context(display(COMPARING, str))
 
         yield show_and_check
 

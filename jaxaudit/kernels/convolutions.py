@@ -123,7 +123,7 @@ def loop_body(function: Callable[..., Any]) -> Callable[..., Any]:
     XLA's CPU backend brings convolutions into this order outside of loops alone (jax issue 12868). In the body of one,
     another order, such as that of a kernel's gradient, takes 10 to 40 times as long. The results are equal up to
     rounding; without convolutions, or on another device, they are the function's own. Differentiate before, not after:
-    a gradient has convolutions of its own.
+    a gradient has convolutions of its own. What `jax.checkpoint`, an inner loop or a branch computes stays as it is.
     """
     if jax.default_backend() != "cpu":
         return function

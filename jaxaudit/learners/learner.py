@@ -29,9 +29,10 @@ Progress = Callable[[int, int], None]
 
 Inputs = Real[Array, "n ..."]
 """The records of a training set, or of a minibatch."""
-AnyInputs = Real[Array | np.ndarray, "n ..."]
 Rows = Float[Array, "n columns"]
 """The same, of a table."""
+AnyInputs = Real[Array | np.ndarray, "n ..."]
+"""Records on the device or the host."""
 Labels = Int[Array, " n"]
 """Their classes, from 0."""
 Pool = Float[np.ndarray, "n ..."]

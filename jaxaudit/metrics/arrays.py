@@ -22,7 +22,7 @@ Kinds = Float[np.ndarray, "n kinds"]
 PerModel = Float[np.ndarray, " models"]
 ModelMask = Bool[np.ndarray, " models"]
 ModelNumbers = Int[np.ndarray, " models"]
-"""Such as rows of models, or records."""
+"""A whole number for each model: its row, or how many records it learns."""
 Deals = Float[np.ndarray, "deals kinds"]
 """Of deals of the records into two sets, the one that was made and others."""
 # Of the device or the host.

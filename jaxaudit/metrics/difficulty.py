@@ -21,7 +21,6 @@ from jaxaudit.errors import InputError, check_ranges, check_shapes
 from jaxaudit.metrics.arrays import (
     AnyNumbers,
     AnyScores,
-    Groups,
     Integers,
     Kinds,
     Members,
@@ -196,13 +195,13 @@ MOST_TEACHERS = 10_000
 """If there are more records, whole units of about so many are drawn at random: they teach, and all are judged."""
 
 
-def order_of_contents(hashes: Groups, labels: Integers) -> Integers:
+def order_of_contents(hashes: Shaped[np.ndarray, " n"], labels: Integers) -> Integers:
     """The indices that sort the records by contents (`hashes`, 16 bytes a record) and classes."""
     words = np.ascontiguousarray(hashes).view("<u8").reshape(-1, 2)
     return np.lexsort((labels, words[:, 1], words[:, 0]))
 
 
-def units_of(hashes: Groups, groups: Integers | None) -> Integers:
+def units_of(hashes: Shaped[np.ndarray, " n"], groups: Integers | None) -> Integers:
     """The unit of each record: its copies and, if there are groups, its group; numbered by first appearance."""
     return number_groups(merge_groups(units_of_records(groups, len(hashes)), hashes))
 

@@ -64,7 +64,7 @@ def is_torch_module(value: Any) -> bool:
 
 
 Tensors = dict[str, np.ndarray]
-"""As arrays, by name."""
+"""Those of a PyTorch module as NumPy arrays, by name."""
 Build = Callable[[], Any]
 """Builds a PyTorch module, a new one at every call."""
 

@@ -133,6 +133,30 @@ def test_what_costs_least_goes_first():
     assert plan.work.query % 100 == 0
 
 
+def test_what_records_teach_is_a_part_of_the_work():
+    """A lesson of half the effort beside training of the other half; with any more, records go, and so the lesson."""
+    once = plan_of(0, MNIST, StepCost(1.0, 0.0, 1)).operations
+    cost, half = StepCost(EFFORTS["quick"] / 2 / once, 0.0, 1), EFFORTS["quick"] / 2 / 60_000
+    whole = choose(MNIST._replace(lesson=lambda records: half * records), [cost], "quick", ALL)
+    assert whole.operations == pytest.approx(EFFORTS["quick"])
+    assert whole.work.records == MNIST.records
+    fewer = choose(
+        MNIST._replace(lesson=lambda records: 3 * half * records, lightest=MNIST.tests), [cost], "quick", ALL
+    )
+    assert fewer.operations <= EFFORTS["quick"]
+    assert FEWEST <= fewer.work.query < 60_000
+
+
+def test_the_last_network_takes_fewer_records_before_fewer_epochs():
+    operations = plan_of(0, MNIST._replace(lightest=MNIST.tests), StepCost(1.0, 0.0, 1)).operations
+    cost = StepCost(30 * EFFORTS["quick"] / operations, 0.0, 1)
+    fixed = Free(True, True, epochs_last=True)
+    two, one = (choose(MNIST, costs, "quick", fixed) for costs in ([cost, SMALL], [cost]))
+    assert (two.network, one.network) == (1, 0)
+    assert one.work.query < FEWEST
+    assert one.work.epochs == MNIST.epochs
+
+
 def test_fewer_records_are_walked_more_often():
     """Too few steps would leave networks that fit nothing, and remember nothing."""
     cost = StepCost(EFFORTS["quick"] / 66_667, EFFORTS["quick"] / 6e7, 1)

@@ -11,9 +11,10 @@ from support.clouds import HOLDOUT, QUERY, examples, with_log_odds
 from support.ks_audits import audit_ks
 
 from jaxaudit import FileTarget, Sets, load
-from jaxaudit.audits import learners_of, taught_difficulty
+from jaxaudit.audits import learners_of, lesson_operations, taught_difficulty
 from jaxaudit.audits.ks import taught
 from jaxaudit.data import Examples, cache_dir, cache_place
+from jaxaudit.ensemble import count_step
 from jaxaudit.metrics import (
     difficulty,
     log_odds,
@@ -130,6 +131,24 @@ def test_what_was_taught_once_is_read_again_and_no_other_numbers_are_believed() 
         if arrays:
             np.savez(path.with_suffix(""), allow_pickle=False, **arrays)
         assert (taught_difficulty(KEY, records).odds == first.odds).all()
+
+
+def test_the_operations_of_a_lesson_are_those_of_its_models() -> None:
+    """Of dense models as the compiler counts them, which takes no gradient of inputs; a convolutional one's are counted
+    by the time that they take.
+    """
+    records = ALL.take(np.arange(150))
+    by_model = [
+        learner.epochs * 100 / learner.batch_size * count_step(learner, records.inputs, records.labels).step
+        for learner in learners_of(records.inputs.shape[1:], 3).values()
+    ]
+    assert lesson_operations(records, 150) == pytest.approx(9 * sum(by_model), rel=0.5)
+    images = digits(150)
+    flat = replace(images, inputs=images.inputs.reshape(150, -1))
+    assert lesson_operations(images, 150) > 5 * lesson_operations(flat, 150)
+    most = lesson_operations(records, taught.MOST_TEACHERS)
+    assert most < lesson_operations(records, 2 * taught.MOST_TEACHERS) < 1.5 * most
+    assert lesson_operations(replace(records, class_names=("one",), labels=np.zeros(150, int)), 150) == 0
 
 
 def test_a_part_of_the_records_keeps_what_all_were_taught() -> None:

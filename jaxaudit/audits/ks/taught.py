@@ -20,8 +20,10 @@ from jaxaudit.data.images import is_image, scale_images
 from jaxaudit.data.sequences import are_texts
 from jaxaudit.ensemble import Execution, Progress, fit_many, log_probs_many
 from jaxaudit.ensemble.chunk import digest_of
+from jaxaudit.ensemble.models_per_batch import GRADIENTS, OVERHEAD
 from jaxaudit.metrics.arrays import Indices, Integers, OneKey
 from jaxaudit.metrics.difficulty import (
+    MODELS,
     MOST_TEACHERS,
     PARTS,
     ROUNDS,
@@ -217,6 +219,22 @@ def taught_by_records(key: OneKey, evidence: Evidence) -> TaughtDifficulty:
         return taught_difficulty(stream(key, "taught difficulty"), records, evidence.progress)
 
     return evidence.once(TAUGHT, teach)
+
+
+def lesson_operations(examples: Examples, records: int) -> float:
+    """The operations, as training counts them, to teach how difficult so many records like these are, and to ask of all
+    of them.
+    """
+    if not examples.inputs.size or len(examples.class_names) < 2 or are_texts(examples):
+        return 0.0
+    size, shape = _size(examples), examples.inputs.shape[1:]
+    columns = min(int(np.prod(size or shape)), MOST_COLUMNS)
+    of_record = 2 * GRADIENTS * HIDDEN * columns + OVERHEAD / BATCH
+    convolutional = CONVOLUTIONAL_EPOCHS if size else ()
+    epochs = sum(DENSE_EPOCHS) + CONVOLUTIONS_TAKE * sum(convolutional)
+    answers = len(DENSE_EPOCHS) + CONVOLUTIONS_TAKE * len(convolutional)
+    teachers = (PARTS - 1) / PARTS * min(records, MOST_TEACHERS)
+    return MODELS * of_record * (epochs * teachers + answers * records / GRADIENTS)
 
 
 DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20

@@ -1,22 +1,23 @@
 """`--effort` of `ks` and `power`: plans an audit of a named size, and says what was left out and how long it takes.
 
-The plan is a function of shapes and options (`audits/ks/train.py`). Seconds are estimates: operations divided by those
-a second of two cores of a CPU.
+The plan is a function of shapes and options (`audits/ks/train.py`). The time that is said is not: it follows from how
+fast this machine is now, and is not kept in the result.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
 import numpy as np
 
+from jaxaudit.audits.ks.taught import lesson_operations
 from jaxaudit.audits.ks.tests_of_use import KSTest
-from jaxaudit.audits.ks.train import Free, Plan, Work, choose, sizes_of
+from jaxaudit.audits.ks.train import Free, Plan, Work, choose, no_lesson, sizes_of
 from jaxaudit.cli.ks.inputs import Case
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.networks import seconds_of, time_of
+from jaxaudit.cli.networks import time_of
 from jaxaudit.cli.options import Options, with_usual
 from jaxaudit.cli.own_code import parse_field, with_fields
 from jaxaudit.cli.progress import say
@@ -96,9 +97,8 @@ def planned_sets(
     numbers = {
         "effort": options.effort,
         "operations": plan.operations,
-        "seconds": seconds_of(plan.operations, plan.cost),
         "reduced": list(reduced),
-        "seconds_in_full": seconds_of(operations_in_full, plan.cost),
+        "operations_in_full": operations_in_full,
         "models": models,
         # Reductions that change what the shadow models are like; fewer models do not.
         "unlike": [reduction for reduction in reduced if not reduction.startswith("models of ")],
@@ -166,6 +166,9 @@ def work_of(given_options: KSOptions, options: KSOptions, sets: Case, tests: tup
         batch_size=options.batch_size,
         members=sizes.get(Role.MEMBERS, 0),
         lightest=tuple(with_fields("--test-option", set_fields, lightest).values()),
+        lesson=partial(lesson_operations, sets.query)
+        if any(Role.HOLDOUT in test.roles for test in tests)
+        else no_lesson,
     )
 
 

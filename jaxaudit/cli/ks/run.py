@@ -187,9 +187,7 @@ def _judged(
         members=sets.sets.get(Role.MEMBERS),
         execution=execution,
     )
-    # Training has shown all of the progress, if there was any.
-    progress = None if learner else execution.progress
-    return judge(key, shadows, sets.targets, tests=tests, progress=progress, **more)
+    return judge(key, shadows, sets.targets, tests=tests, progress=execution.progress, **more)
 
 
 def _with_groups(options: KSOptions) -> KSOptions:

@@ -1,9 +1,11 @@
 """Runs `jaxaudit power`: from its options to its result, with a plan of its size."""
 
+from functools import partial
 from pathlib import Path
 
 import jax
 
+from jaxaudit.audits.ks.taught import lesson_operations
 from jaxaudit.audits.ks.train import Work
 from jaxaudit.audits.open_bank import open_bank
 from jaxaudit.audits.power.audit import (
@@ -150,7 +152,16 @@ def _work(given_options: PowerOptions, options: PowerOptions, sets: Case) -> Wor
     test = PowerModels(models=options.models or SHADOW_MODELS)
     lightest = test.lighter() if given_options.models is None else test
     return Work(
-        query, calibration, 0, (), query, (test,), options.epochs or 1, options.batch_size, lightest=(lightest,)
+        query,
+        calibration,
+        0,
+        (),
+        query,
+        (test,),
+        options.epochs or 1,
+        options.batch_size,
+        lightest=(lightest,),
+        lesson=partial(lesson_operations, sets.query),
     )
 
 

@@ -260,7 +260,7 @@ def _refuse_changed(out: Path, models: int, arrays: Arrays) -> None:
         old_array = read_npy(out / name, links=False) if os.path.lexists(out / name) else None
         if new_array is not None and old_array is not None and name in of_models:
             new_array, old_array = new_array[:models], old_array[:models]
-        if not np.array_equal(new_array, old_array):  # pyright: ignore[reportArgumentType]
+        if (new_array is None) != (old_array is None) or not np.array_equal(new_array, old_array):  # pyright: ignore[reportArgumentType]
             raise InputError(
                 f"--out {out}: {name} is not what this command deals for its {models} models: was it changed, or made "
                 "by another version, or with --coins, --id or --drop-overlap? Name a new directory (nothing was "

@@ -95,7 +95,7 @@ def read_parquet(path: Path, only: Callable[[str], bool]) -> TextTable:
         for name in read:
             _check_flat(path, schema.field(name))
         refuse_larger(title, CELL * rows * max(1, len(read)), most, ADVICE)
-        refuse_larger(title, unpacked_bytes(file.metadata, stream), most, ADVICE)
+        refuse_larger(title, unpacked_bytes(stream), most, ADVICE)
         parts: dict[str, list[pa.Array]] = {name: [] for name in read}
         size = done = 0
         for batch in file.iter_batches(ROWS, columns=read) if read else ():
@@ -182,28 +182,34 @@ DEEPEST = 32
 MOST_PAGES = 1_000_000
 HEADERS = 1 << 10, 1 << 16, 1 << 22
 """Bytes in which the header of a page is sought: few have long texts as statistics."""
+_ROW_GROUPS, _COLUMNS, _META, _VALUES, _UNPACKED, _PACKED, _DATA, _DICTIONARY = 4, 1, 3, 5, 6, 7, 9, 11
 _PAGE_UNPACKED, _PAGE_PACKED = 2, 3
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _, _, _STRUCT = range(1, 13)
 _SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}
 
 
-def unpacked_bytes(footer: parquet.FileMetaData, stream: BufferedIOBase) -> int:
+def unpacked_bytes(stream: BufferedIOBase) -> int:
     """The size of all decompressed, still encoded pages, by the footer or their headers, whichever is more; a
     `ValueError` where these are damaged. The stream is left anywhere.
     """
-    if footer.serialized_size > LONGEST_FOOTER:
-        raise ValueError("its footer is too long")
-    groups = map(footer.row_group, range(footer.num_row_groups))
-    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
-    in_pages = 0
+    end = stream.seek(0, 2)
+    stream.seek(max(0, end - 8))
+    tail = stream.read(8)
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or length > min(end - 8, LONGEST_FOOTER):
+        raise ValueError("it has no footer")
+    stream.seek(end - 8 - length)
     try:
-        for pages, size in enumerate((size for chunk in chunks for size in _page_sizes(stream, chunk)), 1):
+        groups = _Reader(stream.read(length)).value(_STRUCT).get(_ROW_GROUPS, [])
+        metas = [column[_META] for group in groups for column in group[_COLUMNS]]
+        in_pages = 0
+        for pages, size in enumerate((size for meta in metas for size in _page_sizes(stream, meta, end)), 1):
             in_pages += size
             if pages > MOST_PAGES:
                 raise ValueError(f"it has more than {MOST_PAGES:,} pages")
-    except (IndexError, KeyError, TypeError) as error:
-        raise ValueError("a page is damaged") from error
-    return max(in_pages, sum(_size(chunk.total_uncompressed_size) for chunk in chunks))
+        return max(in_pages, sum(_size(meta[_UNPACKED]) for meta in metas))
+    except (IndexError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError("its footer or a page is damaged") from error
 
 
 def _size(number: int) -> int:
@@ -212,12 +218,12 @@ def _size(number: int) -> int:
     return number
 
 
-def _page_sizes(stream: BufferedIOBase, chunk: parquet.ColumnChunkMetaData) -> Iterator[int]:
+def _page_sizes(stream: BufferedIOBase, meta: dict[int, Any], end: int) -> Iterator[int]:
     """What the pages of a column chunk unpack to; they are found as Arrow finds them."""
-    start, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset or 0
+    start, dictionary = meta[_DATA], meta.get(_DICTIONARY, 0)
     place = dictionary if 0 < dictionary < start else start
     # Without values nothing is read.
-    last = min(place + chunk.total_compressed_size, stream.seek(0, 2)) if _size(chunk.num_values) else 0
+    last = min(place + meta[_PACKED], end) if _size(meta[_VALUES]) else 0
     while 0 <= place < last:
         stream.seek(place)
         data = b""
@@ -253,7 +259,7 @@ class _Reader:
             number |= (byte & 127) << shift
             if byte < 128:
                 return number
-        raise ValueError("the header of a page has too large a number")
+        raise ValueError("its footer has too large a number")
 
     def signed(self) -> int:
         number = self.number()
@@ -262,7 +268,7 @@ class _Reader:
     def value(self, kind: int, depth: int = 0) -> Any:
         """A number, a list, or a struct by the numbers of its fields; texts and fractions say nothing on sizes."""
         if depth > DEEPEST:
-            raise ValueError("the header of a page is nested too deeply")
+            raise ValueError("its footer is nested too deeply")
         if kind in (_I16, _I32, _I64):
             return self.signed()
         if kind == _STRUCT:
@@ -280,5 +286,5 @@ class _Reader:
                 raise IndexError
             return [self.value(head & 15, depth + 1) for _ in range(size)]
         if kind != _BINARY and kind not in _SIZES:  # Parquet has neither sets nor maps
-            raise ValueError("the header of a page is invalid")
+            raise ValueError("its footer is invalid")
         return self.taken(self.number() if kind == _BINARY else _SIZES[kind])

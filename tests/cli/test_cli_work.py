@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jaxaudit.cli.networks import products_a_second, time_of
 from jaxaudit.cli.progress import Interrupted, lasting_interrupt, lasting_work, progress_on_stderr
+from jaxaudit.ensemble import StepCost
 from jaxaudit.ensemble.chunk import write_chunk
 from jaxaudit.errors import InputError
 from jaxaudit.runs import arrays, open_unfinished, write
@@ -148,6 +150,17 @@ def test_a_dropped_one_is_raised_at_the_next_progress(number: signal.Signals, ca
     # Or at the end, where there is none.
     with pytest.raises(KeyboardInterrupt), lasting_interrupt():
         press_where_python_drops_it()
+
+
+def test_a_run_takes_as_long_as_this_machine_is_slow(monkeypatch: pytest.MonkeyPatch):
+    """By hand: 1.09e13 operations at half of 2e11 a second, 300 equations in a second, and 10 seconds."""
+    cost = StepCost(1.0, 1.0, 1, 300)
+    monkeypatch.setattr("jaxaudit.cli.networks.products_a_second", lambda: 2e11)
+    assert time_of(1.09e13, cost) == "about 2 min on this machine"
+    monkeypatch.setattr("jaxaudit.cli.networks.products_a_second", lambda: 1e11)
+    assert time_of(1.09e13, cost) == "about 4 min on this machine"
+    monkeypatch.undo()
+    assert products_a_second() == products_a_second() > 0
 
 
 def test_what_is_done_after_the_models_is_shown_too(monkeypatch: pytest.MonkeyPatch, capsys: Any):

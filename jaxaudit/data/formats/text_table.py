@@ -212,7 +212,10 @@ def read_csv(path: Path, header: bool = True) -> TextTable:
             arrow_csv.ConvertOptions(column_types=dict.fromkeys(titles, pa.string())),
         )
     except (pa.ArrowInvalid, UnicodeError) as error:
-        raise InputError(f"{path}: cannot be read as CSV ({reason_of(error)}).") from error
+        raise InputError(
+            f"{path}: cannot be read as CSV ({reason_of(error)}); was it cut off, or does a cell with {sign!r} lack "
+            "quotation marks? In pandas, table.to_csv(path, index=False) writes a whole one."
+        ) from error
     note = "" if sign == "," else f"{DELIMITERS[sign]} between cells"
     note += "" if decimal == "." else ", decimal commas"
     whole = TextTable([], table.columns, path.name, decimal, note, delimiter=sign)

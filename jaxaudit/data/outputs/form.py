@@ -425,7 +425,7 @@ def _parquet_columns(path: Path, expected: Expected, further: int = 1) -> TableC
         pairs = zip(titles, schema.types, strict=True)
         held = dict.fromkeys(title for title, kind in pairs if any(of(kind) for of in kinds))
         most = expected.rows * len(titles) * WIDEST_CELL + SPARE
-        refuse_larger(source, unpacked_bytes(file.metadata, stream), most, "save only the outputs")
+        refuse_larger(source, unpacked_bytes(stream), most, "save only the outputs")
         columns = file.read([*held])
 
     def numbers(place: int) -> np.ndarray:

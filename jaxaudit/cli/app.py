@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +14,8 @@ import typer.core
 from jaxaudit.cli.attack import ATTACK
 from jaxaudit.cli.deal import DEAL
 from jaxaudit.cli.efficacy import EFFICACY
-from jaxaudit.cli.harness import run
 from jaxaudit.cli.ks import KS
-from jaxaudit.cli.options import as_parameters, fields_of
+from jaxaudit.cli.options import fields_of
 from jaxaudit.cli.pdtp import PDTP
 from jaxaudit.cli.power import POWER
 from jaxaudit.cli.progress import INTERRUPTED, Interrupted, say
@@ -50,9 +49,7 @@ for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     words = command.name.split()
     epilog = JUDGED if hasattr(command.options, "fail_on") else DONE
     place = GROUPS.get(words[0], app)
-    place.command(words[-1], epilog=epilog)(
-        as_parameters(command.options, partial(run, command), command.doc, command.first)
-    )
+    place.command(words[-1], epilog=epilog)(command.as_function())
 for title, place in GROUPS.items():
     app.add_typer(place, name=title)
 app.command(epilog=DONE)(report)

@@ -24,6 +24,7 @@ from jaxaudit.cli.options import (
     PLACES,
     ModelSource,
     OptionField,
+    as_parameters,
     command_line,
     fields_of,
     identity_of,
@@ -64,6 +65,10 @@ class Command:
     checks: tuple[Callable[[Any], object], ...] = ()
     first: tuple[str, ...] = ()
     compiles: bool = True
+
+    def as_function(self) -> Callable[..., None]:
+        """The command as a function for Typer."""
+        return as_parameters(self.options, lambda options: run(self, options), self.doc, self.first)
 
 
 def run(command: Command, options: Any) -> None:

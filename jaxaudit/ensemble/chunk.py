@@ -41,7 +41,6 @@ from jaxaudit.learners.estimator import EstimatorLearner
 from jaxaudit.learners.learner import AnyInputs, Learner, SteppedLearner, TrainState, moment_of
 from jaxaudit.membership import AllBut, Masks
 from jaxaudit.metrics.arrays import AnyIntegers, ModelNumbers, OneKey
-from jaxaudit.models.module import WithState
 from jaxaudit.randomness import ModelKeys
 
 PLAIN = "biufc"
@@ -208,7 +207,7 @@ def _gradient(
     pool: DevicePool,
     batch: tuple[Array, Array],
     when: When,
-) -> WithState:
+) -> tuple[Any, Any]:
     """The gradient, written into the memory of the `last` one: new memory in every step would take 1/6 of its time."""
     (inputs, labels), (chosen, weight) = pool, batch
     state = state._replace(moment=moment_of(*when))

@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Real, UInt32
 
 from jaxaudit.kernels.convolutions import Convolution, loop_body
-from jaxaudit.models.module import WithState
 from jaxaudit.randomness import OneKey
 
 Progress = Callable[[int, int], None]
@@ -139,7 +138,7 @@ class SteppedLearner(Learner, Protocol):
         """The training state before the first step."""
         ...
 
-    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> WithState:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
         """The gradient of a minibatch's loss, the weighted mean over its records, and the new module state."""
         ...
 

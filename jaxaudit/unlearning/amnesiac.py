@@ -21,7 +21,6 @@ from jaxaudit.kernels.convolutions import Convolution
 from jaxaudit.learners import SteppedLearner
 from jaxaudit.learners.learner import AnyInputs, Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.metrics.arrays import AnyIntegers, Mask, OneKey
-from jaxaudit.models.module import WithState
 from jaxaudit.randomness import ModelKeys
 from jaxaudit.unlearning.method import cites
 
@@ -122,7 +121,7 @@ class Recording(TrainsBySteps):
         total = jax.tree.map(jnp.zeros_like, start.params)
         return start._replace(state=Running(start.state, total, jnp.zeros((), jnp.float32)))
 
-    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> WithState:
+    def gradient(self, state: TrainState, inputs: Inputs, labels: Labels, weights: Weights) -> tuple[Any, Any]:
         """The learner's gradient at a minibatch, and the module state with this step's terms of the formula."""
         touched = jnp.any(((labels & 1) > 0) & (weights > 0)).astype(jnp.float32)
         total = _add(state.state.total, state.state.touched - touched, state.params)

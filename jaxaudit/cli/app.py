@@ -31,15 +31,16 @@ from jaxaudit.version import __version__
 COMMANDS = (KS, PDTP, ATTACK, POWER, EFFICACY, UNLEARN)
 """The commands that audit."""
 
+HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
-    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands in it, too
+    context_settings=HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 
 GROUPS = {
-    title: typer.Typer(no_args_is_help=True, help=text)
+    title: typer.Typer(no_args_is_help=True, context_settings=HELP, help=text)
     for title, text in {
         "shadows": "Shadow models for any number of audits: trained here, by your own script, or by another tool.",
         "scores": "Tables of scores, a number a record and model: from models, or from what other tools leave.",
@@ -49,12 +50,12 @@ for command in (*COMMANDS, DEAL, *SHADOWS, *SCORES):
     words = command.name.split()
     epilog = JUDGED if hasattr(command.options, "fail_on") else DONE
     place = GROUPS.get(words[0], app)
-    place.command(words[-1], epilog=epilog)(command.as_function())
+    place.command(words[-1], epilog=epilog, context_settings=HELP)(command.as_function())
 for title, place in GROUPS.items():
     app.add_typer(place, name=title)
-app.command(epilog=DONE)(report)
-app.command(epilog=DONE)(cite)
-app.command()(doctor)
+app.command(epilog=DONE, context_settings=HELP)(report)
+app.command(epilog=DONE, context_settings=HELP)(cite)
+app.command(context_settings=HELP)(doctor)
 
 
 def _print_version(is_asked: bool) -> bool:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import cache
 from time import perf_counter
 
-import jax
 import numpy as np
 
 from jaxaudit.cli.options import Options, with_usual
@@ -17,7 +16,7 @@ from jaxaudit.data import Examples
 from jaxaudit.data.examples import Role
 from jaxaudit.data.sequences import are_texts, vocabulary_of
 from jaxaudit.ensemble import StepCost
-from jaxaudit.ensemble.models_per_batch import EQUATIONS_A_SECOND, OPERATIONS_A_SECOND
+from jaxaudit.ensemble.models_per_batch import EQUATIONS_A_SECOND
 from jaxaudit.errors import InputError
 from jaxaudit.learners import SteppedLearner
 
@@ -78,13 +77,11 @@ SIDE, MEASURED_SECONDS, SHARE_OF_PRODUCTS = 1024, 0.2, 0.5
 
 
 def time_of(operations: float, cost: StepCost) -> str:
-    """How long a run of so many operations takes, compilation included, in words: on this machine's CPU as far as it is
-    free now, else on the two cores of `OPERATIONS_A_SECOND`.
+    """How long a run of so many operations takes on this machine's CPU, as far as it is free now, compilation included,
+    in words.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    a_second = SHARE_OF_PRODUCTS * products_a_second() if on_cpu else OPERATIONS_A_SECOND
-    seconds = operations / a_second + cost.equations / EQUATIONS_A_SECOND + FIXED_SECONDS
-    return f"about {duration(seconds)} on {'this machine' if on_cpu else 'two cores of a CPU'}"
+    training = operations / (SHARE_OF_PRODUCTS * products_a_second())
+    return f"about {duration(training + cost.equations / EQUATIONS_A_SECOND + FIXED_SECONDS)} on this machine's CPU"
 
 
 @cache

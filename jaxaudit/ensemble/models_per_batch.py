@@ -28,9 +28,6 @@ Records = Array | np.ndarray
 OVERHEAD = 5e5
 """What a model-step costs beside its counted operations, in operations. On two cores of a CPU (Xeon, AVX-512) a step of
 a network of 154 parameters takes 4 to 9 microseconds, of which its 50,000 operations are less than one."""
-OPERATIONS_A_SECOND = 1.2e11
-"""Of the same two cores when they are idle: an audit of 2.4e13 operations took five minutes of processor time. Networks
-from `mlp` with 128 units to `liu-cnn` differ by a factor of two."""
 EQUATIONS_A_SECOND = 300.0
 """Of programs of training that one of these cores traces and compiles, with what starts and evaluates the models."""
 GRADIENTS = 3

@@ -156,9 +156,9 @@ def test_a_run_takes_as_long_as_this_machine_is_slow(monkeypatch: pytest.MonkeyP
     """By hand: 1.09e13 operations at half of 2e11 a second, 300 equations in a second, and 10 seconds."""
     cost = StepCost(1.0, 1.0, 1, 300)
     monkeypatch.setattr("jaxaudit.cli.networks.products_a_second", lambda: 2e11)
-    assert time_of(1.09e13, cost) == "about 2 min on this machine"
+    assert time_of(1.09e13, cost) == "about 2 min on this machine's CPU"
     monkeypatch.setattr("jaxaudit.cli.networks.products_a_second", lambda: 1e11)
-    assert time_of(1.09e13, cost) == "about 4 min on this machine"
+    assert time_of(1.09e13, cost) == "about 4 min on this machine's CPU"
     monkeypatch.undo()
     assert products_a_second() == products_a_second() > 0
 

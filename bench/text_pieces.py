@@ -55,7 +55,7 @@ def contenders(length: int, words: int) -> tuple[dict[str, Callable[[], Any]], d
     state = learner.init(jax.random.key(1))
     forms: dict[str, Callable[[], Any]] = {}
     memory: dict[str, float] = {}
-    for name, form in ((WHOLE, learner.at_once()), (PIECES, learner)):
+    for name, form in ((WHOLE, learner.in_one_piece()), (PIECES, learner)):
         program = jax.jit(form.gradient).lower(state, *arguments).compile()
         analysis: Any = program.memory_analysis()
         memory[name] = analysis.temp_size_in_bytes / 2**20
@@ -75,7 +75,7 @@ def training() -> dict[str, Callable[[], Any]]:
     given, execution = (keys, all_records, inputs, labels), ja.Execution(models_per_batch=1)
     return {
         name: partial(ja.fit_many, *given, learner, execution=execution)
-        for name, learner in ((WHOLE, pieces.at_once()), (PIECES, pieces))
+        for name, learner in ((WHOLE, pieces.in_one_piece()), (PIECES, pieces))
     }
 
 

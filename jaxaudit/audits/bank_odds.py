@@ -133,7 +133,7 @@ def score_outputs(
     place = as_place(path)
     values = load_into(place, msgspec.structs.replace(description, records=records, counts=None), of)
     odds = log_odds_of(description.outputs, upward(description, values), np.zeros(records, int)).mean(axis=0)
-    grid = grid_of(description, values, "float32", place.name)
+    grid = outputs_of_first_view(description, values, "float32", place.name)
     return replace(grid, values=np.stack([np.zeros_like(odds), odds], axis=1), own_class=True)
 
 
@@ -212,18 +212,18 @@ def distinct_resolutions(grids: Iterable[Outputs]) -> Grids:
     return tuple(by_kind.values())
 
 
-def grid_of(description: Description, values: StoredOutputs, dtype: str, name: str) -> Outputs:
+def outputs_of_first_view(description: Description, values: StoredOutputs, dtype: str, file_name: str) -> Outputs:
     """The first view of a model's outputs, and its precision; one value becomes the second of two logits."""
-    first, kind = (
+    view, kind = (
         np.array(values[:, 0], np.float64),
         "probabilities" if description.outputs == "probabilities" else "logits",
     )
-    if first.shape[1] == 1:
+    if view.shape[1] == 1:
         largest = np.finfo(np.float64).max
-        first = np.concatenate([np.zeros_like(first), first.clip(-largest, largest)], axis=1)
-    dtype = coarsest_dtype(first, dtype)
-    decimals = decimals_of(first, dtype, least=int(kind == "probabilities"))
-    return Outputs(first, kind, decimals, dtype, name, significant_of(first, dtype))
+        view = np.concatenate([np.zeros_like(view), view.clip(-largest, largest)], axis=1)
+    dtype = coarsest_dtype(view, dtype)
+    decimals = decimals_of(view, dtype, least=int(kind == "probabilities"))
+    return Outputs(view, kind, decimals, dtype, file_name, significant_of(view, dtype))
 
 
 class Detail(NamedTuple):
@@ -285,11 +285,11 @@ def at_resolution(odds: AnyOdds, details: Sequence[Detail]) -> AnyOdds:
 
 def detail_of(file: Outputs) -> Detail:
     logits = file.kind == "logits"
-    step = logit_step(file) if logits else _grid_of(file)
+    step = logit_step(file) if logits else _step_of(file)
     return Detail(logits, file.decimals, file.significant, file.dtype, step)
 
 
-def _grid_of(file: Outputs) -> float:
+def _step_of(file: Outputs) -> float:
     """The step of a grid on which all probabilities of a file lie, small ones included; 0 without such a grid."""
     if file.decimals is not None:
         return 10.0**-file.decimals
@@ -298,10 +298,10 @@ def _grid_of(file: Outputs) -> float:
     if file.values.shape[1] == 1:
         return near
     # An odd stride samples all classes.
-    some = file.values[:: file.values.size // FEW | 1].astype(np.float64)
+    sample = file.values[:: file.values.size // FEW | 1].astype(np.float64)
     printed = [10.0**-decimals for decimals in range(1, MOST_PRINTED + 1)]
     # Of two classes, one probability may have been computed as 1 minus the other.
-    parts = some.T if some.shape[1] == 2 else [some]
+    parts = sample.T if sample.shape[1] == 2 else [sample]
     for step in sorted([near, *(step_size for step_size in printed if step_size > near)], reverse=True):
         # Equal up to the last bits of float64; a small number must not round to 0.
         if any(np.allclose(np.rint(part / step) * step, part, rtol=1e-15, atol=0) for part in parts):

@@ -19,8 +19,8 @@ from jaxaudit.audits.bank_odds import (
     coarser,
     detail_of,
     distinct_resolutions,
-    grid_of,
     model_outputs,
+    outputs_of_first_view,
     own_accuracy,
     score_outputs,
 )
@@ -103,7 +103,7 @@ def open_bank(
         if views is not None:
             views[index] = outputs.by_view[columns].T.clip(-most, most)
         sample = kept_records[:: max(1, len(kept_records) * values.shape[2] // SEEN)]
-        return grid_of(bank.description, values[sample], values.dtype.name, f"model {numbers[index]}")
+        return outputs_of_first_view(bank.description, values[sample], values.dtype.name, f"model {numbers[index]}")
 
     grids, content_hash = read_models(bank, numbers, read)
     kinds = [] if by_view else kinds_of(bank)
@@ -205,7 +205,7 @@ def target_outputs(path: Path | OutputsPlace, bank: Bank, columns: slice, of: st
     if bank.description.outputs in (*SCORED, "log_odds"):
         return score_outputs(path, bank.description, len(labels), of)
     values = load_into(path, msgspec.structs.replace(bank.description, records=len(labels), counts=None))
-    grid = grid_of(bank.description, values, "float32", as_place(path).name)
+    grid = outputs_of_first_view(bank.description, values, "float32", as_place(path).name)
     return replace(grid, values=as_logits(bank, values, labels), kind="logits")
 
 

@@ -59,7 +59,7 @@ def count_step(learner: SteppedLearner, inputs: Records, labels: Records) -> Ste
     """The cost of a learner on records of these shapes, without compiling; the same on every device."""
     # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
     plain: SteppedLearner = learner.in_form(None) if isinstance(learner, TrainsBySteps) else learner
-    whole = plain.at_once() if isinstance(plain, TrainsBySteps) else plain
+    whole = plain.in_one_piece() if isinstance(plain, TrainsBySteps) else plain
     key = jax.random.key(0)
     gradient = jax.jit(lambda state, *batch: whole.gradient(state, *batch))
     counted = gradient.lower(*_step_arguments(whole, key, inputs, labels)).cost_analysis()

@@ -105,14 +105,14 @@ def in_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:
     def computed(*args: Any) -> Any:
         leaves, tree = jax.tree.flatten(args)
         flat = lambda *leaves: function(*jax.tree.unflatten(tree, leaves))  # noqa: E731
-        letters = parsed_form(form, convolutions_of(flat, *leaves))
+        letters_of = parsed_form(form, convolutions_of(flat, *leaves))
         closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*leaves)
 
-        def lettered(equation: Any, inputs: Array, kernel: Array) -> Array:
+        def convolution_in_form(equation: Any, inputs: Array, kernel: Array) -> Array:
             convolution = _described(equation, [inputs, kernel])
-            return convolve(letters[convolution], convolution.params, inputs, kernel)
+            return convolve(letters_of[convolution], convolution.params, inputs, kernel)
 
-        return jax.tree.unflatten(jax.tree.structure(shapes), _evaluated(closed, leaves, lettered))
+        return jax.tree.unflatten(jax.tree.structure(shapes), _evaluated(closed, leaves, convolution_in_form))
 
     return computed
 

@@ -150,7 +150,7 @@ class LanguageModelLearner(NetworkLearner):
     kind = "a language model"
     pieces: bool = True
 
-    def at_once(self) -> "LanguageModelLearner":
+    def in_one_piece(self) -> "LanguageModelLearner":
         # What is counted is the same on every device: on a CPU pieces are smallest.
         one_piece = bool(self.net.arguments) and self.batch_size <= _records(CPU_TOKENS, self.net.arguments[1][0])
         return self if one_piece else replace(self, pieces=False)

@@ -228,7 +228,7 @@ class TrainsBySteps:
         """The same learner with its convolutions in this form; `InputError` if the form does not fit the network."""
         return self
 
-    def at_once(self) -> Any:
+    def in_one_piece(self) -> Any:
         """The same learner with the gradient of a whole minibatch in one piece, whose operations can be counted."""
         return self
 

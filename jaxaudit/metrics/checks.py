@@ -201,10 +201,10 @@ def models_of_test(
 ) -> Check:
     """The shadow models of a test of use fit their own training data; `name` names the check. A failure is
     a warning: `p_never` is exact for any shadow models."""
-    worst = float(np.min(accuracies))
-    message = f"lowest training accuracy of any {models_name or f'of the {name}'}: {worst:.1%}"
+    lowest = float(np.min(accuracies))
+    message = f"lowest training accuracy of any {models_name or f'of the {name}'}: {lowest:.1%}"
     advice = f", under {MIN_ACCURACY:.0%}; {RECIPE}"
-    return threshold_check(name, worst, MIN_ACCURACY, message, advice, decisive=decisive)
+    return threshold_check(name, lowest, MIN_ACCURACY, message, advice, decisive=decisive)
 
 
 def better_recipe(fit: Check) -> str:

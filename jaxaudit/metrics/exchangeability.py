@@ -132,7 +132,7 @@ def features(generator: np.random.Generator, inputs: Shaped[np.ndarray, "n ..."]
     0.
     """
     flat = filled(inputs.reshape(len(inputs), -1).astype(np.float32))
-    flat = standardised(np.nan_to_num(flat, posinf=0, neginf=0))
+    flat = standardised(np.nan_to_num(flat, copy=False, posinf=0, neginf=0))
     if flat.shape[1] > MOST_FEATURES:
         flat = standardised(flat @ generator.normal(size=(flat.shape[1], MOST_FEATURES)).astype(np.float32))
     return flat
@@ -148,9 +148,11 @@ def filled(flat: Shaped[np.ndarray, "n columns"]) -> Shaped[np.ndarray, "n colum
 
 def standardised(features: np.ndarray) -> np.ndarray:
     """Features with mean 0 and variance 1; a constant feature becomes 0."""
-    centred = features - features.mean(axis=0)
-    deviation = centred.std(axis=0)
-    return np.where(deviation > 1e-6, centred / np.maximum(deviation, 1e-6), 0)
+    standard = features - features.mean(axis=0)
+    deviation = standard.std(axis=0)
+    standard /= np.maximum(deviation, 1e-6)
+    standard[:, ~(deviation > 1e-6)] = 0
+    return standard
 
 
 def dealt_rows(

@@ -135,18 +135,22 @@ def points(epsilon: Numbers, models: int) -> Numbers:
 
 
 def _epsilons(unlearned: Float[np.ndarray, "n models"], retrained: Float[np.ndarray, "n others"]) -> Numbers:
-    of_errors = _epsilon_of_errors(unlearned.shape[1], retrained.shape[1])
+    epsilons_of_errors = _epsilon_of_errors(unlearned.shape[1], retrained.shape[1])
     everyone = np.concatenate([unlearned, retrained], axis=1)
     order = np.argsort(everyone, axis=1, kind="stable")
     values = np.take_along_axis(everyone, order, axis=1)
     # below[side][:, i]: how many models of the side are among the i smallest values.
     of_sides = order < unlearned.shape[1], order >= unlearned.shape[1]
-    below = [np.pad(np.cumsum(side, axis=1), ((0, 0), (1, 0))) for side in of_sides]
+    counts_below = [np.pad(np.cumsum(side, axis=1), ((0, 0), (1, 0))) for side in of_sides]
     differs = values[:, 1:] != values[:, :-1]
     new, last = (np.pad(differs, ((0, 0), ends), constant_values=True) for ends in ((1, 0), (0, 1)))
     sides = (unlearned, retrained)
-    single = np.where(new, _one_threshold(sides, below, of_errors), -1).max(axis=1)
-    double = np.where(new[:, :, None] & last[:, None, :], _two_thresholds(sides, values, below, of_errors), -1)
+    single = np.where(new, _epsilons_at_one_threshold(sides, counts_below, epsilons_of_errors), -1).max(axis=1)
+    double = np.where(
+        new[:, :, None] & last[:, None, :],
+        _epsilons_at_two_thresholds(sides, values, counts_below, epsilons_of_errors),
+        -1,
+    )
     ranges = [np.ptp(side, axis=1) for side in sides]
     narrow = np.minimum(*ranges) < NARROW * np.maximum(*ranges)
     return np.where(narrow, CAP, np.clip(np.maximum(single, double.max(axis=(1, 2))), 0, CAP))
@@ -162,31 +166,34 @@ def _epsilon_of_errors(models: int, other_models: int) -> Float[np.ndarray, "err
     return np.where(perfect, np.inf, np.where(ignored, -1.0, np.maximum(largest, 0.0)))
 
 
-def _one_threshold(
-    sides: tuple[np.ndarray, np.ndarray], below: list[np.ndarray], of_errors: np.ndarray
+def _epsilons_at_one_threshold(
+    sides: tuple[np.ndarray, np.ndarray], counts_below: list[np.ndarray], epsilons_of_errors: np.ndarray
 ) -> Float[np.ndarray, "n thresholds"]:
     """Epsilon for a threshold at each value; values at or above it are attributed to the side of the larger median."""
     upper = np.median(sides[1], axis=1) > np.median(sides[0], axis=1)
-    under = [counts[:, :-1] for counts in below]
-    over = [counts[:, -1:] - counts[:, :-1] for counts in below]
-    return np.where(upper[:, None], of_errors[over[0], under[1]], of_errors[under[0], over[1]])
+    under = [counts[:, :-1] for counts in counts_below]
+    over = [counts[:, -1:] - counts[:, :-1] for counts in counts_below]
+    return np.where(upper[:, None], epsilons_of_errors[over[0], under[1]], epsilons_of_errors[under[0], over[1]])
 
 
-def _two_thresholds(
-    sides: tuple[np.ndarray, np.ndarray], values: np.ndarray, below: list[np.ndarray], of_errors: np.ndarray
+def _epsilons_at_two_thresholds(
+    sides: tuple[np.ndarray, np.ndarray],
+    values: np.ndarray,
+    counts_below: list[np.ndarray],
+    epsilons_of_errors: np.ndarray,
 ) -> Float[np.ndarray, "n lower upper"]:
     """Epsilon for each pair of thresholds; values between them are attributed to the side of the smaller range."""
     ranges = [np.ptp(side, axis=1) for side in sides]
     first = ranges[0] < ranges[1]
-    inside = [counts[:, None, 1:] - counts[:, :-1, None] for counts in below]
-    outside = [counts[:, -1:, None] - part for counts, part in zip(below, inside, strict=True)]
+    inside = [counts[:, None, 1:] - counts[:, :-1, None] for counts in counts_below]
+    outside = [counts[:, -1:, None] - part for counts, part in zip(counts_below, inside, strict=True)]
     rows = np.arange(values.shape[1])
     ordered = rows[:, None] <= rows
     errors = [
         np.where(first[:, None, None], one, other)
         for one, other in zip((outside[0], inside[1]), (inside[0], outside[1]), strict=True)
     ]
-    errors_found = of_errors[np.where(ordered, errors[0], 0), np.where(ordered, errors[1], 0)]
+    errors_found = epsilons_of_errors[np.where(ordered, errors[0], 0), np.where(ordered, errors[1], 0)]
     reach = _reachable(values, np.where(first, sides[0].max(axis=1), sides[1].max(axis=1)), np.where(first, *ranges))
     return np.where(ordered & reach, errors_found, -1)
 
@@ -312,12 +319,12 @@ def between_retrained(
     check_ranges("[2, inf)", models=[len(of_models) for of_models in (truth_ratios, areas) if of_models is not None])
     ratios, of_attacks = (() if of_models is None else of_models for of_models in (truth_ratios, areas))
     p_values = np.array([forget_quality(*pair) for pair in combinations(ratios, 2)])
-    below = np.where(np.isnan(p_values), np.nan, p_values < NOMINAL)
+    counts_below = np.where(np.isnan(p_values), np.nan, p_values < NOMINAL)
     return Retrained(
         models=max(len(ratios), len(of_attacks)),
         forget_quality=(),
         between=tuple(map(number, p_values)),
-        share_below=number(below.mean()) if below.size else None,
+        share_below=number(counts_below.mean()) if counts_below.size else None,
         privleak=tuple(number(privleak(*map(float, pair))) for pair in permutations(of_attacks, 2)),
         nominal=NOMINAL,
     )

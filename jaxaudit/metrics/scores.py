@@ -47,17 +47,19 @@ def profile(models: Scores, membership: Members) -> Profile:
 def profiles_without(
     models: Scores,
     membership: Members,
-    left_out: Iterable[Int[np.ndarray, "some n"]],
+    exclusions: Iterable[Int[np.ndarray, "excluded n"]],
 ) -> Iterator[Profile]:
-    """For each array of `left_out`, the profile without some models: one model's index per record, or -1 for none."""
+    """For each array of `exclusions`, the profile without some models: one model's index per record, or -1 for none."""
     centre = models.mean(axis=0)
     whole = _sums(models, membership, centre)
-    for some in left_out:
+    for exclusion in exclusions:
         sums = whole
-        for numbers in some:
-            index = np.maximum(numbers, 0)[None]
-            row, left_out_row = (np.take_along_axis(table, index, axis=0)[0] for table in (membership, models))
-            sums = sums - _of_one(left_out_row - centre, row & (numbers >= 0), ~row & (numbers >= 0))
+        for excluded_models in exclusion:
+            index = np.maximum(excluded_models, 0)[None]
+            row, log_odds = (np.take_along_axis(table, index, axis=0)[0] for table in (membership, models))
+            sums = sums - _terms_of_model(
+                log_odds - centre, row & (excluded_models >= 0), ~row & (excluded_models >= 0)
+            )
         yield _profile(sums, centre)
 
 
@@ -71,7 +73,7 @@ def profiles_of_others(
     centre = models.mean(axis=0)
     sums = _sums(models, membership, centre)
     for index in range(len(models)) if places is None else places:
-        yield _profile(sums - _of_one(models[index] - centre, membership[index], ~membership[index]), centre)
+        yield _profile(sums - _terms_of_model(models[index] - centre, membership[index], ~membership[index]), centre)
 
 
 Sums = Float[np.ndarray, "3 2 n"]
@@ -81,11 +83,11 @@ Sums = Float[np.ndarray, "3 2 n"]
 def _sums(models: np.ndarray, membership: np.ndarray, centre: np.ndarray) -> Sums:
     sums = np.zeros((3, 2, len(centre)))
     for model, row in zip(models, membership, strict=True):
-        sums += _of_one(model - centre, row, ~row)
+        sums += _terms_of_model(model - centre, row, ~row)
     return sums
 
 
-def _of_one(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> Sums:
+def _terms_of_model(apart: np.ndarray, inside: np.ndarray, outside: np.ndarray) -> Sums:
     """The terms that one model adds to the sums."""
     sides = np.stack([inside, outside]).astype(np.float64)
     return np.stack([sides, sides * apart, sides * apart**2])

@@ -36,7 +36,7 @@ from jaxaudit.data.texts import Texts
 from jaxaudit.data.weights import read_weights, weight_files
 from jaxaudit.errors import InputError, check_among
 from jaxaudit.models import pretrained
-from jaxaudit.models.pretrained import TOKENIZER, TOKENIZER_CONFIG, cutter_of, model_entries
+from jaxaudit.models.pretrained import TOKENIZER, TOKENIZER_CONFIG, model_entries, tokenizer_folder_of
 
 WITH_ADDED = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = (TOKENIZER, *WITH_ADDED, "vocab.json", "vocab.txt", "merges.txt", "chat_template.jinja")
@@ -86,7 +86,7 @@ class LanguageModel:
         """
         self._folder, file = folder, folder / pretrained.CONFIG
         self.name = (adapter or folder).resolve().name
-        entries, self._cutter = model_entries(folder, adapter), cutter_of(folder, adapter)
+        entries, self._tokenizer_folder = model_entries(folder, adapter), tokenizer_folder_of(folder, adapter)
         self._library = pretrained.import_transformers(file)
         self._lora = None if adapter is None else read_lora(adapter)
         self.precision = precision or entries.get("dtype") or entries.get("torch_dtype") or "float32"
@@ -98,9 +98,9 @@ class LanguageModel:
         stated = (getattr(text_config, name, None) for name in POSITIONS)
         self.positions = next((count for count in stated if isinstance(count, int) and count > 0), None)
         self._tokenizer = self._read_tokenizer()
-        own_tokenizer = (f"{self.name}: its own tokenizer cuts the texts",) if self._cutter != folder else ()
-        self.notes = (*own_tokenizer, *settle(self._tokenizer.backend_tokenizer, str(self._cutter)))
-        self._normalizers = Normalizers(self._tokenizer.backend_tokenizer.to_str(), str(self._cutter))
+        own_tokenizer = (f"{self.name}: its own tokenizer cuts the texts",) if self._tokenizer_folder != folder else ()
+        self.notes = (*own_tokenizer, *settle(self._tokenizer.backend_tokenizer, str(self._tokenizer_folder)))
+        self._normalizers = Normalizers(self._tokenizer.backend_tokenizer.to_str(), str(self._tokenizer_folder))
         self._end: int | None = self._tokenizer.eos_token_id
         self.chat_template = self._read_chat_template()
 
@@ -130,7 +130,7 @@ class LanguageModel:
         if self.chat_template is None or template is not None or not texts.are_chats:
             return self.encode(prompts_of(texts, template), texts.answers, start)
         special_tokens = {name: text for name, text in self._tokenizer.special_tokens_map.items() if type(text) is str}
-        rendered = render_chats(self.chat_template, texts.chats(), special_tokens, str(self._cutter))
+        rendered = render_chats(self.chat_template, texts.chats(), special_tokens, str(self._tokenizer_folder))
         end = special_tokens.get("eos_token", "")
         prompts, turns = zip(*rendered, strict=True)
         pairs = zip(turns, texts.answers, strict=True)
@@ -161,8 +161,8 @@ class LanguageModel:
         most = max(self._end or 0, *(max(tokens, default=0) for tokens, _ in encoded), 0)
         if most >= self.vocabulary:
             raise InputError(
-                f"{self._cutter}: its tokenizer has the token {most:,}, and the model knows {self.vocabulary:,}; is it "
-                "the model's own?"
+                f"{self._tokenizer_folder}: its tokenizer has the token {most:,}, and the model knows "
+                f"{self.vocabulary:,}; is it the model's own?"
             )
         encoded_texts = []
         for row, (prompt, (tokens, ends)) in enumerate(zip(prompts, encoded, strict=True)):
@@ -179,7 +179,7 @@ class LanguageModel:
         cut_tokens = []
         for piece in pieces(texts):
             self._normalizers.refuse_growth(piece)
-            with calling(f"{self._cutter}: its tokenizer fails", "is it the model's own?"):
+            with calling(f"{self._tokenizer_folder}: its tokenizer fails", "is it the model's own?"):
                 cut = self._tokenizer(
                     list(piece),
                     add_special_tokens=special,
@@ -201,7 +201,7 @@ class LanguageModel:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
-        with calling(f"{self._cutter}: its tokenizer fails", "is it the model's own?"):
+        with calling(f"{self._tokenizer_folder}: its tokenizer fails", "is it the model's own?"):
             return self._tokenizer.decode(list(tokens), skip_special_tokens=True)
 
     def load(self) -> Any:
@@ -263,14 +263,16 @@ class LanguageModel:
             template = template.get("default")
         if template is not None and not (isinstance(template, str) and len(template) <= LONGEST_TEMPLATE):
             raise InputError(
-                f"{self._cutter}: its chat template is no text of at most {LONGEST_TEMPLATE:,} characters; is it the "
-                "tokenizer's own?"
+                f"{self._tokenizer_folder}: its chat template is no text of at most {LONGEST_TEMPLATE:,} characters; "
+                "is it the tokenizer's own?"
             )
         return template
 
     def _read_tokenizer(self) -> Any:
         """The tokenizer, from copies: `transformers` opens files by name, and a pipe could take their place."""
-        files = {name: self._cutter / name for name in TOKENIZER_FILES if exists(self._cutter / name)}
+        files = {
+            name: self._tokenizer_folder / name for name in TOKENIZER_FILES if exists(self._tokenizer_folder / name)
+        }
         with TemporaryDirectory() as copies:
             for name, path in files.items():
                 (Path(copies) / name).write_bytes(read_small(path, LARGEST_TOKENIZER))
@@ -278,17 +280,17 @@ class LanguageModel:
             saved = Normalizers(read_small(files[TOKENIZER], LARGEST_TOKENIZER), str(files[TOKENIZER]))
             further = set(strings_of([pretrained.entries_of(files[name]) for name in WITH_ADDED if name in files]))
             if sum(not text.isdigit() for text in further) > MOST_OF_ITS_OWN:
-                raise another_tokenizer(str(self._cutter), f"has more than {MOST_OF_ITS_OWN:,} added tokens")
+                raise another_tokenizer(str(self._tokenizer_folder), f"has more than {MOST_OF_ITS_OWN:,} added tokens")
             saved.refuse_growth([*saved.added, *further])
             with (
-                calling(f"{self._cutter}: its tokenizer cannot be read", "is it of another version?"),
+                calling(f"{self._tokenizer_folder}: its tokenizer cannot be read", "is it of another version?"),
                 pretrained.offline(),
             ):
                 tokenizer = self._library.AutoTokenizer.from_pretrained(
                     copies, config=self._built.config, local_files_only=True, trust_remote_code=False
                 )
         if not tokenizer.is_fast:
-            raise another_tokenizer(str(self._cutter), f"its tokenizer_class does not read {TOKENIZER}")
+            raise another_tokenizer(str(self._tokenizer_folder), f"its tokenizer_class does not read {TOKENIZER}")
         return tokenizer
 
 

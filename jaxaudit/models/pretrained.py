@@ -238,12 +238,12 @@ TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 def model_entries(folder: Path, adapter: Path | None = None) -> dict[str, Any]:
     """The configuration of the model in a folder, if the folder has all files of one; `transformers` is not needed."""
-    file, cutter = folder / CONFIG, cutter_of(folder, adapter)
+    file, tokenizer_folder = folder / CONFIG, tokenizer_folder_of(folder, adapter)
     refuse_adapter(folder)
-    _refuse_missing(file, cutter / TOKENIZER, *(() if adapter is None else (adapter / ADAPTER,)))
+    _refuse_missing(file, tokenizer_folder / TOKENIZER, *(() if adapter is None else (adapter / ADAPTER,)))
     entries = entries_of(file)
     refuse_entries(entries, file)
-    described = cutter / TOKENIZER_CONFIG
+    described = tokenizer_folder / TOKENIZER_CONFIG
     if exists(described) and entries_of(described).get("auto_map"):
         raise InputError(f"{described}: auto_map {REFUSED['auto_map']}.")
     _refuse_missing(*weight_files(folder))
@@ -259,7 +259,7 @@ def _refuse_missing(*files: Path) -> None:
         )
 
 
-def cutter_of(folder: Path, adapter: Path | None) -> Path:
+def tokenizer_folder_of(folder: Path, adapter: Path | None) -> Path:
     """The folder whose tokenizer cuts the texts."""
     return adapter if adapter is not None and exists(adapter / TOKENIZER) else folder
 

@@ -41,21 +41,21 @@ METRICS = {"accuracy": "accuracy", "precision": "precision", "recall": "recall",
 def attack_part(run: Run[AttackResult]) -> RunContent:
     result = run.result
 
-    question, setting = _asked(result, text(run.provenance.options.get("model")))
-    halves = result.splits
-    of_targets = result.deciding.of_targets
+    question, introduction = _asked(result, text(run.provenance.options.get("model")))
+    splits = result.splits
+    target_rates = result.deciding.of_targets
     return RunContent(
         question,
-        setting,
-        (_answer(result), *(_of_target(target, result.unit) for target in result.targets)),
+        introduction,
+        (_answer(result), *(_answer_of_target(target, result.unit) for target in result.targets)),
         (
-            *(() if halves is None else (_metrics(result),)),
+            *(() if splits is None else (_metrics(result),)),
             _grid(result),
             _rates_table(result.decided_by, result.deciding, "page"),
             *(
                 ()
-                if of_targets is None
-                else (_rates_table(f"{result.decided_by}, targets of known membership", of_targets, "both"),)
+                if target_rates is None
+                else (_rates_table(f"{result.decided_by}, targets of known membership", target_rates, "both"),)
             ),
             *((_with_less_published(result),) if result.published else ()),
             *records_tables(result),
@@ -63,8 +63,8 @@ def attack_part(run: Run[AttackResult]) -> RunContent:
         _legend(result),
         (
             *terms("membership attack", "ROC and AUC", "interval"),
-            *(terms("log-odds", "shadow bank", "shadow model") if halves is None else ()),
-            *(terms("accuracy of an attack", "PDTP", "nat", "correlation") if halves is not None else ()),
+            *(terms("log-odds", "shadow bank", "shadow model") if splits is None else ()),
+            *(terms("accuracy of an attack", "PDTP", "nat", "correlation") if splits is not None else ()),
             *(Term(f"{visible(attack.name)} attack", attack.meaning, attack.source) for attack in result.attacks),
         ),
         _errors(result),
@@ -110,10 +110,10 @@ def _errors(result: AttackResult) -> tuple[str]:
 
 
 def _answer(result: AttackResult) -> Answer:
-    best, exposure, halves = result.deciding, result.exposure, result.splits
+    best, exposure, splits = result.deciding, result.exposure, result.splits
     area = number_text(best.auc.value)
     between = f"{span(best.auc, 3)} ({level_text(result.level)} interval)" if span(best.auc) else ""
-    if halves is not None and best.metrics is not None:
+    if splits is not None and best.metrics is not None:
         accuracy = best.metrics.accuracy
         ends = f"{accuracy.low:.1%} to {accuracy.high:.1%} ({level_text(result.level)} interval)"
         return Answer(
@@ -124,7 +124,7 @@ def _answer(result: AttackResult) -> Answer:
             ends if math.isfinite(accuracy.low) else "",
             (
                 ("Area under its ROC curve", f"{area} ({span(best.auc, 3) or 'no interval'})"),
-                ("Largest PDTP of a target", f"{number_text(max(record.pdtp for record in halves.records))} nats"),
+                ("Largest PDTP of a target", f"{number_text(max(record.pdtp for record in splits.records))} nats"),
             ),
         )
     facts = [(f"{result.unit.title()}s", f"{result.attacked:,}"), ("Shadow models", f"{result.models:,}")]
@@ -136,16 +136,17 @@ def _answer(result: AttackResult) -> Answer:
     return Answer(about, result.finding, measure, area, between, tuple(facts))
 
 
-def _of_target(target: AttackedTarget, unit: str) -> Answer:
-    first = target.named[min(1, len(target.named) - 1)] if target.named else None
-    if first is None:
+def _answer_of_target(target: AttackedTarget, unit: str) -> Answer:
+    # At the largest rate of at most 1%, or the smallest that there is.
+    call = next((call for call in target.named if call.fpr <= 0.01), target.named[-1] if target.named else None)
+    if call is None:
         return Answer(visible(target.name), target.finding, f"{unit}s called members", NONE, "")
     return Answer(
         visible(target.name),
         target.finding,
-        f"{unit}s called members, at {level_text(first.fpr)} false positives",
-        f"{first.count:,}",
-        f"by chance about {number_text(first.by_chance, 0)}, at most {number_text(first.at_most, 0)}",
+        f"{unit}s called members, at {level_text(call.fpr)} false positives",
+        f"{call.count:,}",
+        f"by chance about {number_text(call.by_chance, 0)}, at most {number_text(call.at_most, 0)}",
     )
 
 

@@ -105,8 +105,8 @@ class Recording(TrainsBySteps):
     def in_form(self, form: str | None) -> "Recording":
         return replace(self, learner=self.learner.in_form(form)) if isinstance(self.learner, TrainsBySteps) else self
 
-    def at_once(self) -> "Recording":
-        return replace(self, learner=self.learner.at_once()) if isinstance(self.learner, TrainsBySteps) else self
+    def in_one_piece(self) -> "Recording":
+        return replace(self, learner=self.learner.in_one_piece()) if isinstance(self.learner, TrainsBySteps) else self
 
     @property
     def shared(self) -> Any:

@@ -114,7 +114,7 @@ def test_pieces_of_a_minibatch_count_as_often_as_they_are_taken():
     attention = 2 * 3 * 64 * 2 * 256**2 * 16
     assert operations == pytest.approx(models_per_batch.PIECES * (layers + attention), rel=0.4)
     small = replace(learner, batch_size=2)
-    assert small.at_once() == small
+    assert small.in_one_piece() == small
     assert count_step(small, tokens, np.zeros(64, int)).step == pytest.approx(
         operations / 64 * 2 / models_per_batch.PIECES, rel=0.1
     )

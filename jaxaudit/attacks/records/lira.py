@@ -182,9 +182,11 @@ def _prior(count: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[f
 
 def _shared_variance(sample: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
     """The prior variance and its degrees of freedom, estimated from all records; Smyth (2004), section 6.2."""
-    half = freedom / 2
-    logs = np.log(sample) - special.digamma(half) + np.log(half)
-    excess = float(logs.var() - special.polygamma(1, half).mean())
+    # Many records have the same degrees of freedom, and these functions take most of the time of `stacked`.
+    different, place = np.unique(freedom, return_inverse=True)
+    half = different / 2
+    logs = np.log(sample) - special.digamma(half)[place] + np.log(half)[place]
+    excess = float(logs.var() - special.polygamma(1, half)[place].mean())
     if excess <= 0:
         return float(np.exp(logs.mean())), MOST_FREEDOM
     freedom_of_variance = min(2 * _inverse_trigamma(excess), MOST_FREEDOM)

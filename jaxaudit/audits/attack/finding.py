@@ -94,7 +94,7 @@ def _on_halves(result: AttackResult, splits: SplitAttacks) -> Finding:
     words = f"{best.name} attack, accuracy {accuracy.value:.1%}"
     words += f", 95% interval {accuracy.low:.1%} to {accuracy.high:.1%}" if math.isfinite(accuracy.low) else ""
     most = max(_limits(splits, attack.name)[1] for attack in result.attacks)
-    checks = in_order((*_of_splits(splits), *_of_rates(result, best)))
+    checks = in_order((*_checks_of_splits(splits), *_checks_of_rates(result, best)))
     caveats = (
         f"Per-target accuracies are over {result.models} attacks each: guessing lies within "
         f"{1 / np.sqrt(result.models):.2f} of 0.5 on most targets, and the best of several attacks lies above 0.5 even "
@@ -240,40 +240,40 @@ def checks_of_bank(result: AttackResult, deciding: AttackRates) -> tuple[Checked
     """Checks of the deciding attack's rates; these may be rates of the shadow models at a target's resolution."""
     words = f"{result.models} shadow models"
     enough = result.models >= FEW_MODELS, words, f"{words}; train {FEW_MODELS} or more"
-    return in_order((assumed("enough shadow models", *enough), *_of_rates(result, deciding)))
+    return in_order((assumed("enough shadow models", *enough), *_checks_of_rates(result, deciding)))
 
 
-def _of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
+def _checks_of_rates(result: AttackResult, deciding: AttackRates) -> tuple[Checked, ...]:
     """Checks of the deciding attack's rates; whether thresholds hold is checked for every attack."""
-    coarse = [f"{100 * rate.fpr:g}%" for rate in deciding.tpr_at_fpr if not rate.resolvable]
-    off: dict[str, list[str]] = {}
+    unresolvable = [f"{100 * rate.fpr:g}%" for rate in deciding.tpr_at_fpr if not rate.resolvable]
+    excesses: dict[str, list[str]] = {}
     for attack in result.attacks:
         for rate in (deciding if attack.name == result.decided_by else attack).tpr_at_fpr:
             if rate.resolvable and not rate.holds:
                 words = f"{100 * rate.fpr:g}% stated and {100 * rate.realised.value:.2g}% realised"
-                off.setdefault(attack.name, []).append(words)
-    holds = assumed(
+                excesses.setdefault(attack.name, []).append(words)
+    transfer = assumed(
         "thresholds hold on other models",
-        not off,
+        not excesses,
         "realised false positive rates are not above the stated ones",
-        f"{NOT_GIVEN}: {'; '.join(', '.join((name, *words)) for name, words in off.items())}",
-        decisive=result.decided_by in off,
+        f"{NOT_GIVEN}: {'; '.join(', '.join((name, *words)) for name, words in excesses.items())}",
+        decisive=result.decided_by in excesses,
     )
     return (
         assumed(
             "low false positive rates",
-            not coarse,
+            not unresolvable,
             "there are enough non-members for the rates shown",
-            f"too few non-members to measure a rate at {' and '.join(coarse)} false positives",
+            f"too few non-members to measure a rate at {' and '.join(unresolvable)} false positives",
         ),
-        replace(holds, affects=f"true positive rates of {', '.join(off)}" if off else ""),
+        replace(transfer, affects=f"true positive rates of {', '.join(excesses)}" if excesses else ""),
         assumed(
             "few ties", deciding.tied <= TIED, "scores differ", f"{deciding.tied:.0%} of a model's scores are equal"
         ),
     )
 
 
-def _of_splits(splits: SplitAttacks) -> tuple[Checked, ...]:
+def _checks_of_splits(splits: SplitAttacks) -> tuple[Checked, ...]:
     targets, guess = len(splits.records), splits.guess_accuracy
     reach = (splits.test_accuracy - guess) / (1 - guess) if guess < 1 else 0.0
     accuracies = f"target accuracy: {splits.train_accuracy:.1%} train, {splits.test_accuracy:.1%} held out"

@@ -16,7 +16,15 @@ from jaxaudit.attacks.records.attack import check_shadow_scores
 from jaxaudit.audits.attack.exposure import AttackUnits, rate_named_at
 from jaxaudit.audits.attack.finding import AWAY, FEW_MODELS, RIGHT_CALLS, SOME, SURELY, checks_of_bank
 from jaxaudit.audits.attack.result import AttackedTarget, AttackResult, Named
-from jaxaudit.audits.bank_odds import Detail, at_resolution, coarser, detail_of, grid_of, log_odds_of, score_outputs
+from jaxaudit.audits.bank_odds import (
+    Detail,
+    at_resolution,
+    coarser,
+    detail_of,
+    log_odds_of,
+    outputs_of_first_view,
+    score_outputs,
+)
 from jaxaudit.audits.finding import Checked, Confidence, Finding, in_order, undecided
 from jaxaudit.data.bank.bank import Bank
 from jaxaudit.data.bank.description import SCORED, load_into
@@ -58,7 +66,7 @@ def target_log_odds(path: Path, bank: Bank, kind: Kind = "auto") -> tuple[Float[
         if shape[1:] == description.shape[1:] != (description.classes,) and description.outputs not in SCORED:
             records = shape[0]
             values = load_into(path, msgspec.structs.replace(description, records=records, counts=None))
-            grid = grid_of(description, values, values.dtype.name, path.name)
+            grid = outputs_of_first_view(description, values, values.dtype.name, path.name)
             return log_odds_of(description.outputs, values, _labels(bank, records)), grid
         sizes_known = {shape[0]: sizes_known[shape[0]]} if shape else sizes_known
     if description.queries > 1:

@@ -197,9 +197,9 @@ def predictors_of(
     def predict() -> Float[np.ndarray, "some kinds"]:
         predictors = difficulty(
             stream(key, "difficulty"),
-            examples.labels[records][order],
+            examples.labels[records[order]],
             # Of records without classes, neighbours have none that could tell.
-            examples.inputs[records][order] if examples.inputs.size and not evidence.pool.classless else None,
+            examples.inputs[records[order]] if examples.inputs.size and not evidence.pool.classless else None,
             None if groups is None else groups[order],
             None if lesson.odds is None else lesson.odds[:, order],
         )
@@ -229,12 +229,12 @@ def lesson_operations(examples: Examples, records: int) -> float:
         return 0.0
     size, shape = _size(examples), examples.inputs.shape[1:]
     columns = min(int(np.prod(size or shape)), MOST_COLUMNS)
-    of_record = 2 * GRADIENTS * HIDDEN * columns + OVERHEAD / BATCH
+    operations_of_record = 2 * GRADIENTS * HIDDEN * columns + OVERHEAD / BATCH
     convolutional = CONVOLUTIONAL_EPOCHS if size else ()
     epochs = sum(DENSE_EPOCHS) + CONVOLUTIONS_TAKE * sum(convolutional)
-    answers = len(DENSE_EPOCHS) + CONVOLUTIONS_TAKE * len(convolutional)
-    teachers = (PARTS - 1) / PARTS * min(records, MOST_TEACHERS)
-    return MODELS * of_record * (epochs * teachers + answers * records / GRADIENTS)
+    predictions = len(DENSE_EPOCHS) + CONVOLUTIONS_TAKE * len(convolutional)
+    training_records = (PARTS - 1) / PARTS * min(records, MOST_TEACHERS)
+    return MODELS * operations_of_record * (epochs * training_records + predictions * records / GRADIENTS)
 
 
 DENSE_AT_ONCE, CONVOLUTIONS_TAKE = 3, 20

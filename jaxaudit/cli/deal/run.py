@@ -62,7 +62,9 @@ def deal_records(options: DealOptions) -> Summary:
     if units.written:
         # A number tells nothing, neither of the group's value nor of its place in the file.
         numbers = (
-            group_numbers(salt, units.count, NUMBERS)[units.of_record] if options.blind else units.random_numbers(key)
+            group_numbers(salt, units.count, NUMBERS)[units.of_record]
+            if options.blind
+            else units.random_group_numbers(key)
         )
     files = {deal.file(name): source.writer(side, numbers) for name, side in sides.items()}
     challenge = f"{CHALLENGE}{source.suffix}" if options.blind else ""
@@ -118,7 +120,7 @@ class DealtUnits(NamedTuple):
         """The number of groups that these records are of."""
         return len(np.unique(self.of_record[rows]))
 
-    def random_numbers(self, key: OneKey) -> Int[np.ndarray, " records"]:
+    def random_group_numbers(self, key: OneKey) -> Int[np.ndarray, " records"]:
         """A random number for the group of each record, which tells neither the group's value nor its place."""
         return generator_of(stream(key, "numbers")).choice(NUMBERS, self.count, replace=False)[self.of_record]
 

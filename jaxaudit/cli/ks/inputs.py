@@ -252,15 +252,15 @@ SHADOW_MODELS = 39
 """Models without the query set, at least."""
 
 
-def fields_of_tests(options: KSOptions, targets: int) -> dict[str, Any]:
+def default_test_fields(options: KSOptions, targets: int) -> dict[str, Any]:
     """The values that options give to every test with a field of the name."""
     # As many as adjusted p-values need.
-    never = max(SHADOW_MODELS, least_models(targets))
-    some = max(LEAST, never // 2)
+    without_use = max(SHADOW_MODELS, least_models(targets))
+    with_use = max(LEAST, without_use // 2)
     return {
-        "never": never,
-        "half": some,
-        "fully": some,
+        "never": without_use,
+        "half": with_use,
+        "fully": with_use,
         **({} if options.question is None else {"question": options.question}),
         "targets": targets,
     }
@@ -268,7 +268,7 @@ def fields_of_tests(options: KSOptions, targets: int) -> dict[str, Any]:
 
 def tests_of(options: KSOptions, targets: int) -> tuple[KSTest, ...]:
     """The tests that the options name; the first gives the verdict."""
-    names, tests_by_name, values = tests_named(options), built_in_tests(), fields_of_tests(options, targets)
+    names, tests_by_name, values = tests_named(options), built_in_tests(), default_test_fields(options, targets)
     if options.source is ModelSource.ANSWERS:
         values |= {"mixed": 0}
     tests = with_fields(

@@ -27,7 +27,7 @@ from jaxaudit.cli.ks.inputs import (
     Case,
     as_outputs,
     built_in_tests,
-    fields_of_tests,
+    default_test_fields,
     file_targets,
     files_of_bank,
     read_case,
@@ -306,7 +306,7 @@ def _tests_of(options: KSOptions, shadows: ShadowModels, targets: tuple[FileTarg
             f"--tests {','.join(names)}: a bank has no models for {' and '.join(unknown)}; it allows "
             f"{', '.join(tests_by_name)}."
         )
-    values = fields_of_tests(options, len(targets))
+    values = default_test_fields(options, len(targets))
     tests = made_tests(shadows, [offered(tests_by_name[name], values) for name in names])
     return with_fields("--test-option", options.test_option, dict(zip(names, tests, strict=True)))
 

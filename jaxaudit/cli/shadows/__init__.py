@@ -84,9 +84,9 @@ class PlanOptions(BankOptions):
     )
 
     @property
-    def scored(self) -> bool:
+    def one_number_a_record(self) -> bool:
         """Whether outputs are one number for each record, of records without classes."""
-        return OUTPUTS[self.outputs][1] is not None
+        return self.outputs not in ("logits", "probabilities")
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _check_sets(options: BankOptions) -> None:
 
 
 def _check_holdout(options: PlanOptions) -> None:
-    if not options.scored:
+    if not options.one_number_a_record:
         refuse_options({"--holdout": options.holdout}, "is a number of records; a set of records is one of --deal")
 
 

@@ -97,10 +97,10 @@ def write_planned_bank(options: PlanOptions) -> Summary:
     options, out = with_groups_of_sets(options, named_sets(options)), options.bank or Path()
     earlier = bank_there(out)
     key = jax.random.key(options.seed)
-    sets = count_bank_sets(options) if options.scored else read_bank_sets(key, options)
+    sets = count_bank_sets(options) if options.one_number_a_record else read_bank_sets(key, options)
     options = replace(options, models=number_of_models(options.models, earlier, sets))
     description = bank_description(options, options.outputs, sets, command_line("shadows plan", options))
-    lay(out, deal_bank(key, sets, description, options.coins), earlier, description)
+    lay(out, bank_arrays(key, sets, description, options.coins), earlier, description)
     return _summary(out, description, sets.groups, 0 if earlier is None else earlier.models)
 
 
@@ -184,17 +184,17 @@ def bank_description(
         raise InputError(f"these sets and --models {options.models} make no bank: {error}.") from error
 
 
-def deal_bank(key: OneKey, sets: BankSets, description: Description, coins: bool) -> Arrays:
+def bank_arrays(key: OneKey, sets: BankSets, description: Description, coins: bool) -> Arrays:
     """The arrays of a bank by the names of their files."""
     sizes, groups = description.sizes, [*sets.groups.values()]
-    of_records = np.concatenate(groups) if groups else None
+    group_of_record = np.concatenate(groups) if groups else None
     bank_plan = plan_bank(
         key,
         description.models,
         sizes.query,
         holdout=sizes.holdout,
         calibration=sizes.calibration,
-        groups=of_records,
+        groups=group_of_record,
         dropped=sets.dropped,
         coins=coins,
     )
@@ -205,7 +205,7 @@ def deal_bank(key: OneKey, sets: BankSets, description: Description, coins: bool
         LABELS: labels,
         MEMBERSHIP: bank_plan.membership,
         SEEDS: bank_plan.seeds,
-        GROUPS: None if of_records is None else of_records.astype(np.int64),
+        GROUPS: None if group_of_record is None else group_of_record.astype(np.int64),
         DROPPED: sets.dropped if sets.dropped.any() else None,
         IDS: sets.ids,
     }

@@ -26,9 +26,9 @@ from jaxaudit.cli.read_sets import tell_of_large_numbers, with_groups_of_sets
 from jaxaudit.cli.recipe import load_estimator, refuse_other_network
 from jaxaudit.cli.shadows import TrainOptions
 from jaxaudit.cli.shadows.plan import (
+    bank_arrays,
     bank_description,
     bank_there,
-    deal_bank,
     lay,
     number_of_models,
     read_bank_sets,
@@ -99,7 +99,7 @@ def prepare(options: TrainOptions) -> Job[Bank]:
         device=_and(earlier and earlier.device, f"{device.platform}: {device.device_kind}"),
         versions={name: _and(earlier and earlier.versions.get(name), version(name)) for name in PACKAGES},
     )
-    arrays = deal_bank(key, sets, description, options.coins)
+    arrays = bank_arrays(key, sets, description, options.coins)
     if earlier is not None:
         refuse_other(out, earlier, description)
     missing = np.setdiff1d(np.arange(description.models), done)

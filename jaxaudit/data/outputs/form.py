@@ -243,7 +243,7 @@ def _of_table(table: TableColumns, expected: Expected, source: str) -> OutputCol
     if table.count == len(table.texts) == 1:
         raise expected.unlike(source, "its one column has no numbers, as predicted labels, but confidences are needed")
     by_title = bool(table.titles) and expected.classes > 1
-    places, only = _titled(table, expected) if by_title else (_untitled(table, expected), None)
+    places, only = _columns_by_title(table, expected) if by_title else (_columns_by_place(table, expected), None)
     further = [place for place in range(table.count) if place not in places]
     if not places or len(further) > 1 or len({*table.titles}) < len(table.titles):
         titles = ", ".join(repr(title[:40]) for title in table.titles[: SHOWN + 1])
@@ -276,7 +276,7 @@ def _of_set(table: TableColumns, role: str) -> TableColumns:
     )
 
 
-def _titled(table: TableColumns, expected: Expected) -> tuple[list[int], int | None]:
+def _columns_by_title(table: TableColumns, expected: Expected) -> tuple[list[int], int | None]:
     """The places of the columns that are named after the classes, in their order; and of one column alone its class."""
     place_of = {title: place for place, title in enumerate(table.titles)}
     for names in expected.headers:
@@ -288,7 +288,7 @@ def _titled(table: TableColumns, expected: Expected) -> tuple[list[int], int | N
     return [], None
 
 
-def _untitled(table: TableColumns, expected: Expected) -> list[int]:
+def _columns_by_place(table: TableColumns, expected: Expected) -> list[int]:
     """The places of the classes' columns: all but one of text, or a first one that counts the rows; none if unclear."""
     places = list(range(table.count))
     if len(table.texts) == 1:

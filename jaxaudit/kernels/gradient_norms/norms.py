@@ -51,26 +51,32 @@ class CompiledPlan(NamedTuple):
 
 
 # The plans of recently used functions are cached, since otherwise every call would trace its function again.
-_KEPT: dict[Any, CompiledPlan] = {}
-_MOST_KEPT = 32
+_PLANS: dict[Any, CompiledPlan] = {}
+_MOST_PLANS = 32
 
 
 def compiled_plan(
-    log_prob: LogProb, params: Any, constants: tuple[Any, ...], form: Any, arrays: Sequence[Any]
+    log_prob: LogProb, params: Any, constants: tuple[Any, ...], example_tree: Any, arrays: Sequence[Any]
 ) -> tuple[CompiledPlan, list[Any]]:
     """The compiled plan for a log-probability, kept for calls with the same shapes, and the leaves that it takes."""
-    leaves, tree = jax.tree.flatten((params, constants))
-    leaves, trained = [jnp.asarray(leaf) for leaf in leaves], len(jax.tree.leaves(params))
-    one = [jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays]
-    types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
-    key = (log_prob, tree, form, tuple((t.shape, t.dtype) for t in (*types, *one)), jnp.result_type(float))
+    leaves, parameter_tree = jax.tree.flatten((params, constants))
+    leaves, parameter_leaves = [jnp.asarray(leaf) for leaf in leaves], len(jax.tree.leaves(params))
+    example_types = [jax.ShapeDtypeStruct(a.shape[1:], jax.dtypes.canonicalize_dtype(a.dtype)) for a in arrays]
+    leaf_types = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    key = (
+        log_prob,
+        parameter_tree,
+        example_tree,
+        tuple((t.shape, t.dtype) for t in (*leaf_types, *example_types)),
+        jnp.result_type(float),
+    )
     try:
-        kept = _KEPT.get(key)
+        kept = _PLANS.get(key)
     except TypeError:
         key, kept = None, None
     if kept is not None:
         return kept, leaves
-    plan = make_plan(log_prob, tree, types, form, one, trained)
+    plan = make_plan(log_prob, parameter_tree, leaf_types, example_tree, example_types, parameter_leaves)
     ready = CompiledPlan(
         plan,
         chunks.forms(partial(_norms, plan)),
@@ -79,9 +85,9 @@ def compiled_plan(
         chunks.bytes_of_an_example(plan, squares=True),
     )
     if key is not None and not plan.under_trace:
-        while len(_KEPT) >= _MOST_KEPT:
-            _KEPT.pop(next(iter(_KEPT)), None)
-        _KEPT[key] = ready
+        while len(_PLANS) >= _MOST_PLANS:
+            _PLANS.pop(next(iter(_PLANS)), None)
+        _PLANS[key] = ready
     return ready, leaves
 
 

@@ -182,18 +182,22 @@ def fixed_values(plan: GradientPlan, leaves: Sequence[Any]) -> dict[int, Any]:
 def place_gradients(plan: GradientPlan, fixed: dict[int, Any], example: Sequence[Any]) -> dict[int, Gradient]:
     """The gradient of one example with respect to every parameter value that a site uses."""
     values = fixed | dict(zip(plan.program.example, example, strict=True))
-    met = meetings(plan.program, plan.varying, plan.sites, values)
-    derived: dict[tuple[int, int], Array] = {}
+    values_at_sites = meetings(plan.program, plan.varying, plan.sites, values)
+    derivatives: dict[tuple[int, int], Array] = {}
     for first in plan.sites:
         uses_at_site = [use for uses in plan.uses.values() for use in uses if use.site == first and use.rule is None]
         if uses_at_site:
-            gradients_at_site = by_derivative_at(met[first], [(use.position, use.apart) for use in uses_at_site])
-            derived |= {(first, use.position): part for use, part in zip(uses_at_site, gradients_at_site, strict=True)}
+            gradients_at_site = by_derivative_at(
+                values_at_sites[first], [(use.position, use.apart) for use in uses_at_site]
+            )
+            derivatives |= {
+                (first, use.position): part for use, part in zip(uses_at_site, gradients_at_site, strict=True)
+            }
 
     def gradient(use: Use) -> Gradient:
         if use.rule is None:
-            return derived[use.site, use.position]
-        return by_rule_at(met[use.site], use.rule, use.position, use.apart)
+            return derivatives[use.site, use.position]
+        return by_rule_at(values_at_sites[use.site], use.rule, use.position, use.apart)
 
     return {place: _sum([gradient(use) for use in uses], uses) for place, uses in plan.uses.items()}
 

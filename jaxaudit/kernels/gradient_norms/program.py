@@ -24,7 +24,7 @@ class Operation(NamedTuple):
     outputs: tuple[int, ...]
 
 
-class Carried(NamedTuple):
+class Carry(NamedTuple):
     """A value that a loop carries: its places before the loop, at the start and end of a step, and after the loop."""
 
     before: int
@@ -45,7 +45,7 @@ class Loop:
     """A scan that depends on the example; a step uses slices of `taken` and computes slices of `stacked` values."""
 
     operations: "list[Operation | Loop]"
-    carried: tuple[Carried, ...]
+    carried: tuple[Carry, ...]
     taken: tuple[Sliced, ...]
     stacked: tuple[Sliced, ...]
     length: int
@@ -55,11 +55,11 @@ class Loop:
     @property
     def inputs(self) -> tuple[int, ...]:
         """The places that must be known before the loop; they include some of the loop's own places."""
-        within = [place for operation in self.operations for place in operation.inputs]
-        before = [place for carried in self.carried for place in (carried.before, carried.end)]
+        operation_inputs = [place for operation in self.operations for place in operation.inputs]
+        carry_inputs = [place for carried in self.carried for place in (carried.before, carried.end)]
         return (
-            *within,
-            *before,
+            *operation_inputs,
+            *carry_inputs,
             *(slice_taken.whole for slice_taken in self.taken),
             *(slice_stacked.step for slice_stacked in self.stacked),
         )
@@ -325,7 +325,7 @@ class _Tracing:
         outputs = self.inline(params["jaxpr"], [*inputs[:first], *starts, *slices], scope)
         ends = [self.of_its_own(place, scope) for place in outputs]
         after = [self.new(variable.aval, leaves, True) for variable in eqn.outvars]
-        carried = tuple(map(Carried, before, starts, ends[:count], after[:count]))
+        carried = tuple(map(Carry, before, starts, ends[:count], after[:count]))
         taken = tuple(Sliced(whole, step) for step, whole in scope.wholes.items())
         stacked = tuple(map(Sliced, after[count:], ends[count:]))
         how = params["length"], params["reverse"], params["unroll"]

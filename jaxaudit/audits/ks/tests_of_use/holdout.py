@@ -127,24 +127,24 @@ class HoldoutTest(KSTest):
         if self.mixed:
             fit = evidence.fit(HOLDOUT_MODELS, Kind.MIXED)
             checks, recipe = (*checks, *(() if evidence.pool.classless else (fit,))), better_recipe(fit)
-            usage = _by_models(key, outputs, evidence, self.stated, recipe)
-            usage, trust, lacks = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
+            usage = _usage_by_models(key, outputs, evidence, self.stated, recipe)
+            usage, confidence, obstacles = limited(usage, outputs, evidence, (Kind.MIXED,), of_holdout(evidence))
         else:
-            usage, trust, lacks = _alone(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,)
+            usage, confidence, obstacles = _usage_by_outputs(key, outputs, evidence, self.stated), NO_FRACTION, (ALONE,)
         groups, by_groups = evidence.pool.groups, ()
         if groups is not None:
-            query, held = (len(np.unique(part)) for part in np.split(groups, [evidence.queries]))
-            by_groups = (BY_GROUPS.format(query=query, holdout=held),)
-        more = "Give more records: `jaxaudit power` says how many."
-        more = f"Improve the shadow models: {recipe}." if recipe else more
+            query, holdout = (len(np.unique(part)) for part in np.split(groups, [evidence.queries]))
+            by_groups = (BY_GROUPS.format(query=query, holdout=holdout),)
+        advice = "Give more records: `jaxaudit power` says how many."
+        advice = f"Improve the shadow models: {recipe}." if recipe else advice
         return judgement_of_use(
             self,
             usage,
             checks,
             (EXACT, OF_P),
-            (trust, NEEDS if self.mixed else NEEDS - {HOLDOUT_MODELS}),
-            more=helped(lacks, "") if lacks else more,
-            lacks=lacks,
+            (confidence, NEEDS if self.mixed else NEEDS - {HOLDOUT_MODELS}),
+            more=helped(obstacles, "") if obstacles else advice,
+            lacks=obstacles,
             last=(*by_groups, *taught_by_records(key, evidence).caveats),
         )
 
@@ -152,7 +152,7 @@ class HoldoutTest(KSTest):
 TEST = HoldoutTest
 
 
-def _by_models(key: OneKey, outputs: TargetOutputs, evidence: Evidence, stated: float, recipe: str) -> Usage:
+def _usage_by_models(key: OneKey, outputs: TargetOutputs, evidence: Evidence, stated: float, recipe: str) -> Usage:
     """The numbers of the test with its shadow models; `recipe` says how to get better ones."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     return holdout_test(
@@ -171,7 +171,7 @@ def _by_models(key: OneKey, outputs: TargetOutputs, evidence: Evidence, stated: 
     )
 
 
-def _alone(key: OneKey, outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
+def _usage_by_outputs(key: OneKey, outputs: TargetOutputs, evidence: Evidence, stated: float) -> Usage:
     """The numbers of the test without a shadow model: the exact p-value of the members test's score."""
     queries, dealt_records = evidence.queries, evidence.dealt_records
     scores = residual_scores(outputs.log_odds[dealt_records], predictors_of(key, evidence, dealt_records))

@@ -110,7 +110,9 @@ def ks_part(run: Run[KSResult]) -> RunContent:
 
 def _errors(targets: Sequence[TargetResult]) -> tuple[str, ...]:
     """What the deciding tests say of themselves; nothing of a test of one's own."""
-    errors_of_tests = {test.name: f"{test.title}: {test.errors}" for test in (*TESTS, ScoresTest)}  # pyright: ignore[reportAttributeAccessIssue]
+    errors_of_tests = {
+        test.name: f"{test.title}: {errors}" for test in (*TESTS, ScoresTest) if (errors := getattr(test, "errors", ""))
+    }
     return tuple(
         dict.fromkeys(errors_of_tests[target.method] for target in targets if target.method in errors_of_tests)
     )

@@ -160,7 +160,9 @@ def _prepared(key: OneKey, examples: Examples) -> Float[np.ndarray, "n ..."]:
     if size:
         images = scale_images(inputs.reshape(*inputs.shape[:3], -1), size, gray=False)
         least, largest = images.min(), images.max()
-        return (images - least) / np.maximum(largest - least, np.float32(1e-6))
+        images -= least
+        images /= np.maximum(largest - least, np.float32(1e-6))
+        return images
     flat = inputs.reshape(len(inputs), -1)
     flat = filled(flat) if examples.gaps else flat
     if flat.shape[1] > MOST_COLUMNS:

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from jaxaudit.audits.ks.tests_of_use import BUILT_IN, OF_OUTPUTS, usual_tests
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN, BY_MODELS, usual_tests
 from jaxaudit.cli.options import (
     AUDIT,
     DATA,
@@ -274,6 +274,8 @@ def used_inputs(options: KSOptions) -> KSInputs:
     if options.has_set_alone:
         return inputs
     used = {Role.QUERY, *(Role(role) for name in names for role in BUILT_IN[name] if role != "before")}
+    # Known members teach how difficult records are, whichever tests are made beside.
+    used |= {Role.MEMBERS} if Role.HOLDOUT in used else set()
     with_calibration = {*used, Role.CALIBRATION}
     of_targets = with_calibration if "shadow" in names else used
     return inputs._replace(
@@ -291,7 +293,7 @@ def trains(options: KSOptions) -> bool:
     from jaxaudit.data.examples import Role
 
     sets = options.inputs.sets.names
-    asked_for = options.tests is not None and not {*names} <= {ALL, *OF_OUTPUTS, "holdout"}
+    asked_for = options.tests is not None and any(name in BY_MODELS for name in names)
     return Role.HOLDOUT not in sets or options.calibration is not None or (asked_for and Role.CALIBRATION in sets)
 
 

@@ -35,11 +35,13 @@ def usual_tests(possible: Collection[str], *, on_calibration: bool = False, trai
     >>> usual_tests({"holdout", "members"}, trained=False), usual_tests({"holdout"}, trained=False)
     (('members',), ('holdout',))
     """
-    names = tuple(name for name, roles in BUILT_IN.items() if roles and name in possible)
+    names = tuple(name for name in USUAL if name in possible)
     if not trained:
-        return tuple(name for name in names if name in OF_OUTPUTS) or ("holdout",)
+        return tuple(name for name in names if name != "holdout") or ("holdout",)
     return names if names and not on_calibration else (*names, "shadow")
 
 
-OF_OUTPUTS = ("members", "deletion")
-"""Tests that need no models, but the target's own outputs alone; as the holdout test does where there are none."""
+USUAL = ("members", "holdout", "deletion")
+"""Tests that are made without being named, where their sets and outputs are there."""
+BY_MODELS = ("shadow", "rho")
+"""Tests that cannot be made without models: where one is named, models are trained."""

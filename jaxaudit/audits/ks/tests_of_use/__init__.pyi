@@ -13,7 +13,8 @@ from .test import KSTest as KSTest
 
 BUILT_IN: dict[str, tuple[str, ...]]
 
-OF_OUTPUTS: tuple[str, ...]
+BY_MODELS: tuple[str, ...]
+USUAL: tuple[str, ...]
 
 def usual_tests(
     possible: collections.abc.Collection[str], *, on_calibration: bool = False, trained: bool = True

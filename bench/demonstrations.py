@@ -102,7 +102,9 @@ def follow(clock: Clock) -> None:
         finally:
             clock.end()
         for function, part in FUNCTIONS.get(name, {}).items():
-            setattr(module, function, timed(vars(module)[function], part))
+            # Another working copy may have it elsewhere.
+            if function in vars(module):
+                setattr(module, function, timed(vars(module)[function], part))
         return module
 
     def timed(function: Callable[..., Any], part: str) -> Callable[..., Any]:

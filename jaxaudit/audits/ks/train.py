@@ -376,7 +376,7 @@ def train_shadows(
     if len(tests) == 1:
         tests[0].refuse_targets(len(targets))
     simulated = [target for target in targets if isinstance(target, SimulatedTarget)]
-    if (calibration is None or learner is None) and (simulated or any(test.trains for test in tests)):
+    if (calibration is None or learner is None) and (simulated or any(test.of_guess or test.kinds() for test in tests)):
         raise InputError(
             "without a calibration set and a learner no model is trained. Then the members test can be made, of "
             "targets from files with outputs on known members (`members`), and the deletion test, with outputs before. "

@@ -275,7 +275,8 @@ def used_inputs(options: KSOptions) -> KSInputs:
         return inputs
     used = {Role.QUERY, *(Role(role) for name in names for role in BUILT_IN[name] if role != "before")}
     # Known members teach how difficult records are, whichever tests are made beside.
-    used |= {Role.MEMBERS} if Role.HOLDOUT in used else set()
+    if Role.HOLDOUT in used:
+        used.add(Role.MEMBERS)
     with_calibration = {*used, Role.CALIBRATION}
     of_targets = with_calibration if "shadow" in names else used
     return inputs._replace(
@@ -293,8 +294,9 @@ def trains(options: KSOptions) -> bool:
     from jaxaudit.data.examples import Role
 
     sets = options.inputs.sets.names
-    asked_for = options.tests is not None and any(name in BY_MODELS for name in names)
-    return Role.HOLDOUT not in sets or options.calibration is not None or (asked_for and Role.CALIBRATION in sets)
+    asked_for = any(name in BY_MODELS for name in names) and Role.CALIBRATION in sets
+    named = options.calibration is not None and any(name in (ALL, "holdout", *BY_MODELS) for name in names)
+    return Role.HOLDOUT not in sets or named or asked_for
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:

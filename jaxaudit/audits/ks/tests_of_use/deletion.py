@@ -74,7 +74,6 @@ class DeletionTest(KSTest):
 
     roles = frozenset({Role.HOLDOUT})
     needs_before = True
-    trains = False
     left_out = "none"
 
     def judge(self, key: OneKey, outputs: TargetOutputs, evidence: Evidence, common: tuple[Check, ...]) -> Judgement:

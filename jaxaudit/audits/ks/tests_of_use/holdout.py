@@ -92,10 +92,6 @@ class HoldoutTest(KSTest):
     def assumes(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return OF_DEALS + (OF_RECIPE if self.mixed else "")
 
-    @property
-    def trains(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.mixed > 0
-
     def training_sizes(self, sizes: Sets[int]) -> TrainingSizes:
         return ((self.mixed, round(SHARE * sizes[Role.CALIBRATION]) + sizes[Role.QUERY]),) if self.mixed else ()
 

@@ -90,7 +90,6 @@ class MembersTest(KSTest):
         "most 5%, whatever the model is."
     )
     roles = frozenset({Role.HOLDOUT, Role.MEMBERS})
-    trains = False
     left_out = "none"
 
     @property

@@ -232,7 +232,8 @@ class KSTest(Protocol):
         of_classes: the test compares probabilities of classes, which texts do not have.
         compares_calibration: the test also compares outputs on the calibration set, where targets have them.
         needs_before: the test compares outputs before a deletion with those after it.
-        trains: models are trained for the test. `of_guess`: their masks are drawn before those of targets.
+        of_guess: models of none of its own `kinds` are trained for the test, as for rho; their masks are drawn before
+            those of targets.
         left_out: the models that serve as targets of known truth, when error rates are measured: those that used a
             known share of the query set, those that were dealt query set and holdout at random, or none.
         least: the fields that are numbers of models, one for each of `kinds` in this order, and the fewest models of
@@ -250,7 +251,6 @@ class KSTest(Protocol):
     of_classes: ClassVar[bool] = False
     compares_calibration: ClassVar[bool] = False
     needs_before: ClassVar[bool] = False
-    trains: ClassVar[bool] = True
     of_guess: ClassVar[bool] = False
     left_out: ClassVar[Literal["by share", "dealt", "none"]] = "by share"
     least: ClassVar[Mapping[str, int]] = MappingProxyType({})

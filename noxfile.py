@@ -29,7 +29,6 @@ LEAST_TYPED = 95.0
 OF_PYTORCH = (
     "tests/attacks/test_attacks_learned.py::test_as_good_as_the_toolbox_itself",
     "tests/audits/test_efficacy_adapters.py",
-    "tests/cli/test_cli_adapters_of_texts.py",
     "tests/cli/test_cli_chats.py",
     "tests/cli/test_cli_efficacy_texts.py",
     "tests/cli/test_cli_scores_lm.py",

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 from pyarrow import csv
-from support.cli_runs import jaxaudit, process, recipe, refused
-from support.deals import write_model
-from support.language_models import END, SIZE, save_model, write_lines
+from support.cli_runs import jaxaudit, refused
+from support.language_models import END, SIZE, save_model, write_lines, write_lora
 
 from jaxaudit import read_texts
 from jaxaudit.cli.read_sets import tell_of_groups
-from jaxaudit.data import safetensors_bytes
 from jaxaudit.models import LanguageModel, token_scores
 from jaxaudit.models.causal import SCORES
-from jaxaudit.models.language_model import PREFIX, A, B
 
 SECRET = "Basil of Kuwait"
 TEMPLATE = (
     "{% for m in messages %}{{ '[' + m['role'] + ']' + m['content'] + eos_token + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '[assistant]' }}{% endif %}"
 )
+
+
+DEAL = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
 
 
 def chats(count: int = 48) -> list[dict[str, Any]]:
@@ -81,8 +81,7 @@ def test_a_chat_has_the_tokens_of_apply_chat_template(old: bool, here: Path, mod
 
 @pytest.mark.outer
 def test_from_a_deal_to_a_table_of_scores(here: Path, models: Path):
-    words = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
-    done = jaxaudit("deal", "chat.jsonl", *words)
+    done = jaxaudit("deal", "chat.jsonl", *DEAL)
     assert (done.code, "the last message of the assistant is the answer" in done.err) == (0, True)
     files = [f"deal/{of}.jsonl" for of in ("query", "holdout", "members")]
     tuned, base = str(models / "tuned"), str(models / "base")
@@ -112,15 +111,6 @@ def test_from_a_deal_to_a_table_of_scores(here: Path, models: Path):
     assert (done.code, "chat template" in done.err) == (0, False)
 
 
-@pytest.mark.outer
-def test_a_chat_template_that_fails_is_said_in_a_line(here: Path, models: Path):
-    shutil.copytree(models / "tuned", "model")
-    Path("model/chat_template.jinja").write_text("{{ raise_exception(messages[1].content) }}")
-    shutil.copy("chat.jsonl", "query.jsonl")
-    words = ("scores", "lm", "model", "query.jsonl", "--out", "s.csv")
-    refused(words, ("model: its chat template cannot be used", "record 1"))
-
-
 def test_large_templates_are_refused(here: Path, models: Path):
     shutil.copytree(models / "tuned", "model")
     Path("model/chat_template.jinja").write_text("a" * (2**20 + 1))
@@ -129,20 +119,9 @@ def test_large_templates_are_refused(here: Path, models: Path):
     refused(words, ("its chat template is no text of at most 1,048,576 characters",))
 
 
-def write_adapter(folder: Path, seed: int) -> None:
-    """An adapter of one layer of the models here, as peft writes it."""
-    rng, layer = np.random.default_rng(seed), f"{PREFIX}transformer.h.1.mlp.c_fc"
-    folder.mkdir()
-    shapes = {f"{layer}{A}": (2, SIZE), f"{layer}{B}": (4 * SIZE, 2)}
-    matrices = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    (folder / "adapter_model.safetensors").write_bytes(safetensors_bytes(matrices))
-    entries = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "base_model_name_or_path": "base"}
-    (folder / "adapter_config.json").write_text(json.dumps(entries))
-
-
 def test_an_adapter_is_a_target_without_merging(here: Path, models: Path):
-    for seed, name in enumerate(("unlearned", "first", "other")):
-        write_adapter(here / name, seed)
+    for rank, name in enumerate(("unlearned", "first", "other"), 2):
+        write_lora(here / name, {"transformer.h.1.mlp.c_fc": (SIZE, 4 * SIZE)}, rank, r=rank)
     shutil.copy("chat.jsonl", "query.jsonl")
     base, query = str(models / "base"), ("query.jsonl",)
     roles = ("--before", "first", "--unused", "other", "--baseline", base)
@@ -163,8 +142,7 @@ def test_an_adapter_is_a_target_without_merging(here: Path, models: Path):
 
 def test_scores_keep_the_random_numbers_of_a_deal_and_no_other_value(here: Path, models: Path):
     """Only of the files that a record beside them names: any other integer may be a patient's."""
-    words = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
-    assert jaxaudit("deal", "chat.jsonl", *words).code == 0
+    assert jaxaudit("deal", "chat.jsonl", *DEAL).code == 0
     files, base = [f"deal/{of}.jsonl" for of in ("query", "holdout", "members")], str(models / "base")
     numbers = [json.loads(line)["group"] for name in files for line in Path(name).read_text().splitlines()]
 
@@ -202,42 +180,3 @@ def test_keys_that_may_be_groups_are_named_and_no_value_of_theirs(here: Path, ca
     write_lines("told.jsonl", [{**line, "group": line["author"]} for line in lines])
     tell_of_groups([read_texts(Path("told.jsonl"))])
     assert capsys.readouterr().err == ""
-
-
-DEAL = ("--groups", "author", "--members-share", "0.4", "--holdout-share", "0.3", "--seed", "7", "--out", "deal")
-DEALT, WHOLE = ("--deal", "deal"), ("--groups", "group")
-TRAINED = ("--model", "gpt-1-8", "--epochs", "2")
-TRAINED += recipe("tokens=words", "optimizer=adamw", "learning-rate=0.01", "batch-size=8", "models-per-batch=4")
-
-
-@pytest.mark.outer
-def test_dealt_chats_go_through_every_command_that_trains(here: Path):
-    def run(*words: str) -> str:
-        done = process(*words, cwd=here)
-        assert done.code == 0, done.err
-        assert SECRET not in done.out + done.err
-        return done.err
-
-    run("deal", "chat.jsonl", *DEAL)
-    members = ("--calibration", "deal/members.jsonl")
-    run("shadows", "train", *DEALT, *members, *WHOLE, *TRAINED, "--models", "4", "--out", "bank")
-    run("attack", "--shadows", "bank", "--attacks", "base", "--json")
-    # The groups that the deal wrote are taken without being named, as from other files.
-    few = ("--test-option", "holdout.mixed=19", "--effort", "full", "--tests", "holdout")
-    counts = {role: len(Path(f"deal/{role}.jsonl").read_text().splitlines()) for role in ("query", "holdout")}
-    scores = {role: -np.random.default_rng(1).random((count, 1)) for role, count in counts.items()}
-    said = run("ks", *DEALT, *members, "--target", write_model("model.npz", **scores), *TRAINED, *few, "--json")
-    assert "groups: those that the files have (group)" in said
-    parts = ("--data", "deal/members.jsonl", "--forget", "deal/query.jsonl", "--test-data", "deal/holdout.jsonl")
-    run("unlearn", *parts, *TRAINED, "--seeds", "2", "--methods", "gradient-difference,npo", "--json")
-
-
-@pytest.mark.outer
-def test_efficacy_of_dealt_chats(here: Path, models: Path):
-    pytest.importorskip("torchax", reason="torchax is not installed (the torch extra)")
-    assert jaxaudit("deal", "chat.jsonl", *DEAL).code == 0
-    words = ("efficacy", "--model", str(models / "tuned"), "--data", "deal/query.jsonl", "--json")
-    done = process(*words, cwd=here)
-    assert done.code == 0, done.err
-    assert "chats are written by the chat template of the tokenizer: tuned" in done.err
-    assert SECRET not in done.out + done.err

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from pyarrow import csv, parquet
 from support.cli_runs import jaxaudit, linked, refused
-from support.language_models import POSITIONS, SIZE, save_model, write_lines
+from support.language_models import POSITIONS, SIZE, save_model, write_lines, write_lora
 
-from jaxaudit.data import safetensors_bytes
 from jaxaudit.metrics import token_difficulty
 from jaxaudit.metrics.difficulty import ORDERS
 from jaxaudit.models import LanguageModel, token_scores
@@ -215,16 +214,9 @@ def test_an_adapter_as_the_model_itself_is_told_what_is_missing(here: Path):
 @pytest.mark.parametrize("base", ["someone/base", "/models/base/", "another", ""])
 def test_another_base_of_the_same_shape_is_warned_of(base: str, here: Path):
     """In one line, with the names of all adapters that state it; none where its name is that of the folder."""
-    random = np.random.default_rng(3)
-    for name in ("tuned", "older_tuned"):
-        Path(name).mkdir()
-        layer = "base_model.model.transformer.h.0.attn.c_attn"
-        sides = {"lora_A": random.normal(size=(2, SIZE)), "lora_B": random.normal(size=(3 * SIZE, 2))}
-        weights = {f"{layer}.{side}.weight": values.astype(np.float32) for side, values in sides.items()}
-        Path(name, "adapter_model.safetensors").write_bytes(safetensors_bytes(weights))
-        entries = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 2, "bias": "none"}
-        entries |= {"target_modules": ["c_attn"], "base_model_name_or_path": base, "inference_mode": True}
-        Path(name, "adapter_config.json").write_text(json.dumps(entries))
+    for name, rank in (("tuned", 2), ("older_tuned", 3)):
+        layer = {"transformer.h.0.attn.c_attn": (SIZE, 3 * SIZE)}
+        write_lora(Path(name), layer, rank, r=rank, base_model_name_or_path=base)
     words = ("--adapter", "tuned", "--before", "older_tuned", "query.jsonl", "--out", "s.csv")
     done = jaxaudit("scores", "lm", "base", *words)
     assert done.code == 0, done.err

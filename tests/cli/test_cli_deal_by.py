@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 from support.cli_runs import intercept, jaxaudit, linked, recipe, records, refused
 from support.deals import read_deal, write_deal
-from support.html_pages import Parsed
 from support.language_models import write_lines
 
 AUTHORS, SIZE = 20, 24
@@ -29,8 +26,6 @@ def turn(role: str, text: str) -> Line:
 
 SHAPES: dict[str, Callable[[str, str], Line]] = {
     "messages": lambda asked, said: {"messages": [turn("user", asked), turn("assistant", said)]},
-    "prompt": lambda asked, said: {"prompt": asked, "completion": said},
-    "instruction": lambda asked, said: {"instruction": asked, "input": "", "output": said},
     "question": lambda asked, said: {"question": asked, "answer": said},
     "text": lambda asked, said: {"text": f"{asked} {said}"},
 }
@@ -93,31 +88,13 @@ def test_every_author_has_records_in_every_set_in_their_own_shape(shape: str, he
     assert "At home: holdout.jsonl, groups.csv and deal.json." in out
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "npz"])
-def test_records_with_outputs_are_dealt_so_too(form: str, here: Path) -> None:
-    random, name = np.random.default_rng(1), f"all.{form}"
+def test_records_with_outputs_are_dealt_so_too(here: Path) -> None:
     author = np.repeat(np.arange(AUTHORS), SIZE)
-    inputs, labels = random.normal(size=(len(author), 3)).round(4), np.arange(len(author)) % 2
-    names = np.array([f"{SECRET} {number}" for number in author])
-    columns = {**{f"x{place}": inputs[:, place] for place in range(3)}, "author": names, "label": labels}
-    if form == "npz":
-        np.savez(name, x=inputs, y=labels, author=names)
-    elif form == "parquet":
-        parquet.write_table(pa.table(columns), name)
-    else:
-        rows = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
-        Path(name).write_text("\n".join([",".join(columns), *rows]) + "\n")
-    out = deal(name)
-    groups = {}
-    for of in SETS:
-        if form == "npz":
-            groups[of] = np.load(f"deal/{of}.npz")["group"].tolist()
-        elif form == "parquet":
-            groups[of] = parquet.read_table(f"deal/{of}.parquet")["group"].to_pylist()
-        else:
-            with Path(f"deal/{of}.csv").open(newline="") as file:
-                groups[of] = [int(row["group"]) for row in csv.DictReader(file)]
-        assert set(groups[of]) == set(home())
+    inputs, names = np.random.default_rng(1).normal(size=(len(author), 3)), [f"{SECRET} {each}" for each in author]
+    np.savez("all.npz", x=inputs, y=np.arange(len(author)) % 2, author=np.array(names))
+    out = deal("all.npz")
+    groups = {of: np.load(f"deal/{of}.npz")["group"].tolist() for of in SETS}
+    assert all(set(each) == set(home()) for each in groups.values())
     assert sum(map(len, groups.values())) == len(author)
     assert "--groups" not in out
     assert "jaxaudit ks --scores scores.csv --by group" in out
@@ -177,14 +154,6 @@ def test_a_deal_says_which_single_groups_can_be_named(here: Path) -> None:
     assert "Enough are 6 records of a group in query set and in holdout each" in done.out
 
 
-def test_whole_groups_are_enough_where_the_holdout_has_many(here: Path) -> None:
-    authors = [{"question": f"Who {row}?", "answer": f"{row * 7}", "author": row // 2} for row in range(2 * 126)]
-    write_lines("chat.jsonl", authors)
-    done = jaxaudit("deal", "chat.jsonl", "--groups", "author", "--holdout-share", "0.953", "--out", "deal")
-    assert "needs 119 groups in the holdout, and there are 120: enough." in done.out
-    assert done.out.rstrip().endswith("--by group")
-
-
 def scored(remembered: str) -> None:
     """A table of scores of the dealt files, as `scores lm` writes it, of a model that remembers one author."""
     random, source = np.random.default_rng(3), lines("question")
@@ -199,35 +168,24 @@ def scored(remembered: str) -> None:
     Path("scores.csv").write_text("\n".join(["set,group,target.loss,baseline.loss", *cells]) + "\n")
 
 
-def test_an_accused_group_leads_home_to_its_author(here: Path) -> None:
+def test_an_accused_group_leads_home_to_its_author_fails_a_gate_and_stands_on_the_page(here: Path) -> None:
     source, remembered = lines("question"), f"{SECRET} 13"
     write_lines("chat.jsonl", source)
     deal("chat.jsonl")
     scored(remembered)
-    done = jaxaudit("ks", "--scores", "scores.csv", "--by", "group")
-    assert done.code == 0, done.err
-    assert "1 of 20 groups is still remembered" in " ".join(done.out.split())
-    found = jaxaudit("ks", "--scores", "scores.csv", "--by", "group", "--json").result["targets"][0]
+    words = ("ks", "--scores", "scores.csv")
+    passed = jaxaudit(*words, "--by", "group", "--fail-on", "group-suspected", "--json")
+    assert passed.code == 0, passed.err
+    (found,) = passed.result["targets"]
     (accused,) = (group for group in found["grouping"]["groups"] if group["verdict"] == "remembered")
     group = int(Path("scores.csv").read_text().splitlines()[accused["first"]].split(",")[1])
     assert {source[place - 1]["author"] for place in home()[group]} == {remembered}
     assert str(group) not in json.dumps(found)
-
-
-def test_an_accused_group_fails_a_gate_and_stands_on_the_page(here: Path) -> None:
-    write_lines("chat.jsonl", lines("question"))
-    deal("chat.jsonl")
-    scored(f"{SECRET} 13")
-    words = ("ks", "--scores", "scores.csv")
-    assert jaxaudit(*words, "--by", "group", "--fail-on", "group-suspected").code == 0
     done = jaxaudit(*words, "--by", "group", "--fail-on", "group-remembered", "--report", "page.html")
     assert done.code == 3
-    for row in ("adjusted", "(Holm)", "(BH)"):
-        assert row in done.out
+    assert "1 of 20 groups is still remembered" in " ".join(done.out.split())
     assert max(map(len, done.out.splitlines())) <= 80
     page = Path("page.html").read_text()
-    found = "By group, target scores.csv: 1 remembered 1 of 20 groups is still remembered."
-    assert found in " ".join(Parsed(page).text.split())
     assert (page.count("<td>remembered</td>"), page.count("<td>not found</td>")) == (1, 19)
     refused((*words, "--fail-on", "group-remembered"), ("--fail-on: group-remembered is of --scores with --by group",))
 
@@ -291,42 +249,23 @@ def test_shadow_models_are_trained_on_whole_groups(of_deals: Path, name: str):
     np.testing.assert_array_equal(np.load("bank/membership.npy")[: len(rows)], rows)
 
 
-@pytest.mark.parametrize(("count", "words"), [(144, sets("npz")), (72, ("--query", "npz/query.npz"))])
-def test_coins_deal_whole_groups_also_without_a_holdout(of_deals: Path, count: int, words: tuple[str, ...]):
-    said, rows = planned(*words, "--coins", out="bank")
-    assert SAID in said
-    groups = np.load("bank/groups.npy")
-    assert groups.shape == (count,)
-    assert all(len(np.unique(rows[:, groups == group], axis=1).T) == 1 for group in np.unique(groups))
+def test_all_records_of_a_group_are_left_out_together(of_deals: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = intercept(monkeypatch, "jaxaudit.cli.pdtp.run.measure_pdtp")
+    words = ("pdtp", "--data", "csv/query.csv", "--label", "label", "--epochs", "2", *recipe("hidden=4"))
+    assert SAID in jaxaudit(*words).err
+    groups = asked["examples"].groups
+    assert (asked["examples"].inputs.shape, len(np.unique(groups))) == ((72, 2), 18)
+    assert SAID not in jaxaudit(*words, "--groups", "group").err
+    np.testing.assert_array_equal(asked["examples"].groups, groups)
 
 
 def test_power_is_that_of_whole_groups(of_deals: Path, monkeypatch: pytest.MonkeyPatch):
-    intercept(monkeypatch, "jaxaudit.cli.power.run.measure_power")
-    random = np.random.default_rng(1)
-    np.savez("c.npz", x=random.normal(size=(200, 2)).astype(np.float32), y=np.arange(200) % 2)
-    with np.load("npz/query.npz") as arrays:
-        dealt = dict(arrays)
-    half = {"x": dealt["x"][:, :2].astype(np.float32), "y": np.arange(len(dealt["y"])) % 2, "group": dealt["group"]}
-    np.savez("q.npz", **half)
-    words = ("--query", "q.npz", "--calibration", "c.npz", *recipe("hidden=4"), "--epochs", "1")
+    asked = intercept(monkeypatch, "jaxaudit.cli.power.run.measure_power")
+    inputs, labels = records(3, 0.7, 200)
+    np.savez("c.npz", x=inputs, y=labels)
+    words = ("--query", "npz/query.npz", "--calibration", "c.npz", *recipe("hidden=4"), "--epochs", "1")
     assert SAID in jaxaudit("power", *words).err
-    # Another array of this name is none of a deal.
-    np.savez("q.npz", **{**half, "group": np.arange(len(dealt["y"])) % 2})
-    assert SAID not in jaxaudit("power", *words).err
-
-
-def measured(*words: str) -> Any:
-    done = jaxaudit("pdtp", *words, "--epochs", "2", *recipe("batch-size=16", "hidden=4"), "--json")
-    assert done.code == 0, done.err
-    return done
-
-
-def test_all_records_of_a_group_are_left_out_together(of_deals: Path):
-    words = ("--data", "csv/query.csv", "--label", "label", "--measured-records", "3")
-    plain, named = measured(*words), measured(*words, "--groups", "group")
-    assert (SAID in plain.err, SAID in named.err) == (True, False)
-    assert plain.result["records"] == named.result["records"]
-    assert plain.result["provenance"]["data"]["columns"] == ["a", "b"]
+    assert len(np.unique(asked["query"].groups)) == 18
 
 
 def test_a_set_without_groups_beside_one_that_has_them_is_named(of_deals: Path):

@@ -105,20 +105,14 @@ def test_cells_and_names_are_those_of_the_source(folder: Path, mark: bytes, endi
     assert record["source"]["columns"] == {"inputs": list(NAMES), "label": "outcome"}
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int8(), pa.string())])
-def test_a_parquet_file_is_dealt_as_parquet_files(folder: Path, kind: pa.DataType) -> None:
+def test_a_parquet_file_is_dealt_as_parquet_files(folder: Path) -> None:
     """With the types of its columns; what no cell has, such as pandas' notes, is left out."""
     random = np.random.default_rng(1)
-    patients = [f"P-{row // SIZE}x" for row in range(COUNT)]
-    labels = pa.array(["ab"[row % 2] for row in range(COUNT)]).cast(kind) if pa.types.is_string(kind) else None
-    if labels is None:
-        labels = pa.DictionaryArray.from_arrays(
-            pa.array([row % 2 for row in range(COUNT)], pa.int8()), ["a", "b", "P-9x"]
-        )
+    places = pa.array([row % 2 for row in range(COUNT)], pa.int8())
     columns = {
-        "patient": patients,
+        "patient": [f"P-{row // SIZE}x" for row in range(COUNT)],
         "age": random.integers(0, 99, COUNT).astype(np.int16),
-        "kind": labels,
+        "kind": pa.DictionaryArray.from_arrays(places, ["a", "b", "P-9x"]),
         "bp": random.normal(size=COUNT).astype(np.float32),
     }
     table = pa.table(columns).replace_schema_metadata({"pandas": '{"index_columns": [], "note": "P-7x"}'})
@@ -161,19 +155,12 @@ def test_the_printed_commands_work_as_they_are(folder: Path) -> None:
     deal(*words, "--blind", out="blind")
     (command,) = [line.strip() for line in out.splitlines() if line.startswith("  jaxaudit ks")]
     assert command == "jaxaudit ks --deal deal --target OUTPUTS"
-    words = shlex.split(command.replace("OUTPUTS", answers("deal", *ROLES)))[1:]
-    found, challenged = jaxaudit(*words, "--json"), ("ks", "--deal", "blind", "--target", answers("blind", "challenge"))
-    one = jaxaudit(*challenged, "--json")
-    assert len(one.result["targets"]) == len(found.result["targets"]) == 1
-    again = jaxaudit(*one.result["provenance"]["command"][1:], "--json")
-    assert again.result["targets"] == one.result["targets"]
-    # A table has no images, and no word on them.
-    assert "--images" not in (*one.result["provenance"]["command"], *found.result["provenance"]["command"])
-    # They take the groups that the files have, and never as an input.
-    same = jaxaudit(*words, "--groups", "group", "--json")
-    assert same.result["targets"] == found.result["targets"]
-    for deal_words in (words, challenged):
-        refused((*deal_words, "--label", "w"), ("--label",))
+    of_deal = tuple(shlex.split(command.replace("OUTPUTS", answers("deal", *ROLES)))[1:])
+    for words in (of_deal, ("ks", "--deal", "blind", "--target", answers("blind", "challenge"))):
+        found = jaxaudit(*words, "--json").result["provenance"]
+        # They take the groups that the files have; a table has no images, and no word on them.
+        assert (found["data"]["groups"]["query"], "--images" in found["command"]) == (18, False)
+        refused((*words, "--label", "w"), ("--label",))
 
 
 def test_a_challenge_has_the_names_of_the_inputs_alone(folder: Path) -> None:
@@ -186,10 +173,8 @@ def test_a_challenge_has_the_names_of_the_inputs_alone(folder: Path) -> None:
             assert lines[row][1:] == [age, bp, w]
     assert {"query.csv", "challenge.csv"} < key["files"].keys()
     assert (key["label"], key["groups"]) == ("outcome", True)
-    write_table("named.csv")
-    Path("named.csv").write_text(Path("named.csv").read_text().replace(" bp ", "record", 1))
-    words = (*OUTCOME, "--groups", "patient", "--blind", "--out", "new")
-    refused(("deal", "named.csv", *words), ("'record'",))
+    Path("named.csv").write_text(Path("all.csv").read_text().replace(" bp ", "record", 1))
+    refused(("deal", "named.csv", *OUTCOME, "--groups", "patient", "--blind", "--out", "new"), ("'record'",))
 
 
 def test_no_value_of_a_group_is_in_any_file(folder: Path) -> None:
@@ -209,20 +194,6 @@ def test_no_value_of_a_group_is_in_any_file(folder: Path) -> None:
         assert "P-3x" not in refused(words, ("names of its columns are values of the groups",))
 
 
-def test_words_are_dealt_and_are_the_same_in_every_set(folder: Path) -> None:
-    rows = [
-        f"{row % 7}.5,{('Ulm', 'Bern', 'Wien', '')[row % 4]},{row},{'yes' if row % 3 else 'no'}" for row in range(99)
-    ]
-    Path("words.csv").write_text("\n".join(["a,town,street,outcome", *rows, ""]).replace(",10,", ",only here,"))
-    deal("--label", "outcome", "--drop", "street", *SHARES, data="words.csv")
-    source = load("words.csv", label="outcome", drop=["street"])
-    values = {record.tobytes() for record in source.record_hashes}
-    for role in ROLES:
-        part = load(f"deal/{role}.csv", label="outcome")
-        assert part.titles == source.titles
-        assert {record.tobytes() for record in part.record_hashes} <= values
-
-
 def test_words_that_name_groups_are_not_shared(folder: Path) -> None:
     """Those themselves, and other names of them."""
     np.save("ids.npy", np.array([f"P-{row // SIZE}x" for row in range(COUNT)]))
@@ -232,41 +203,23 @@ def test_words_that_name_groups_are_not_shared(folder: Path) -> None:
         assert "P-" not in refused(words, ("column 'patient' has the values of the groups",))
 
 
-def test_what_was_dealt_can_be_dealt_again(folder: Path) -> None:
+def test_only_random_numbers_of_a_deal_are_taken_for_its_groups(folder: Path) -> None:
+    """A deal, which would write a second column of that name, asks for them, or refuses another one."""
     deal(*OUTCOME, "--groups", "patient", *SHARES)
-    assert groups_in_file("deal/query.csv") is not None
-    assert groups_in_file("all.csv") is None
-    refused(
-        ("deal", "deal/members.csv", "--label", "outcome", "--withdraw", "0.4", "--out", "new"), ("--groups group",)
-    )
-    words = ("--label", "outcome", "--groups", "group", "--withdraw", "0.4")
-    deal(*words, data="deal/members.csv", out="again")
-    first, second = (read_groups(f"{out}/{role}.csv") for out, role in (("deal", "members"), ("again", "query")))
-    assert Path("again/query.csv").read_text().splitlines()[0] == Path("deal/query.csv").read_text().splitlines()[0]
-    assert first
-    assert second
-    assert not first & second
-
-
-def read_groups(path: str) -> set[int]:
-    with Path(path).open(newline="") as file:
-        return {int(row["group"]) for row in csv.DictReader(file)}
-
-
-def test_a_column_called_group_of_small_numbers_is_an_input_elsewhere(folder: Path) -> None:
-    """Only random numbers of a deal are taken for groups; a deal, which would write a second one, refuses it."""
+    found = [groups_in_file(name) is not None for name in ("deal/query.csv", "all.csv")]
+    assert found == [True, False]
+    again = ("deal", "deal/members.csv", "--label", "outcome", "--withdraw", "0.4", "--out", "new")
+    refused(again, ("--groups group",))
     Path("small.csv").write_text("".join(["group,a,label\n", *(f"{row % 4},{row}.5,{row % 2}\n" for row in range(60))]))
-    assert load("small.csv").titles == ("group", "a")
-    assert groups_in_file("small.csv") is None
+    assert (load("small.csv").titles, groups_in_file("small.csv")) == (("group", "a"), None)
     refused(("deal", "small.csv", "--out", "new"), ("'group'", "rename it"))
 
 
-@pytest.mark.parametrize("words", [("--groups", "who"), ("--drop", "who")])
-def test_a_cell_may_have_the_end_of_a_line(folder: Path, words: tuple[str, ...]) -> None:
-    """Copies are dealt together, as a group, whether groups are named or not."""
+def test_a_cell_may_have_the_end_of_a_line(folder: Path) -> None:
+    """Copies are dealt together, as a group."""
     lines = [f'{row // 2 * 7 % 60}.5,"{row // 2}","k\n{row // 2 % 2}",{row // 6}' for row in range(60)]
     Path("ends.csv").write_text("\n".join(["a,b,label,who", *lines, ""]))
-    deal(*words, *SHARES, data="ends.csv")
+    deal("--drop", "who", *SHARES, data="ends.csv")
     for role in ROLES:
         part = load(f"deal/{role}.csv")
         assert (part.titles, part.class_names) == (("a", "b"), ("k\n0", "k\n1"))

@@ -12,7 +12,6 @@ from support.people import PEOPLE, write_people
 from jaxaudit.report import schema_of
 
 SMALL = ("--iterations", "2", "--targets", "5")
-ALL_ATTACKS = (*PEOPLE, *SMALL, "--model", "nb")
 BAYES = (*PEOPLE, *SMALL, "--model", "nb", "--attacks", "distance,frequency")
 RECORDS = 61
 
@@ -31,7 +30,7 @@ def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_json_is_all_of_stdout_and_follows_the_schema():
-    done = jaxaudit("attack", *ALL_ATTACKS, "--json")
+    done = jaxaudit("attack", *PEOPLE, *SMALL, "--model", "nb", "--json")
     result = done.result
     jsonschema.validate(result, schema_of("attack"))
     assert done.out.count("\n") == 1
@@ -65,18 +64,11 @@ def test_the_same_command_and_the_one_that_it_records_give_the_same_numbers():
     assert command[:2] == ["jaxaudit", "attack"]
     again = jaxaudit(*command[1:], "--json").result
     assert (again["splits"], again["attacks"]) == (one["splits"], one["attacks"])
-    assert one["provenance"].pop("seconds") >= 0
-    other["provenance"] |= {"started": one["provenance"]["started"]}
-    other["provenance"].pop("seconds")
+    for each in (one, other):
+        del each["provenance"]["seconds"], each["provenance"]["started"]
     assert one == other
     moved = jaxaudit("attack", *BAYES, "--json", "--seed", "8").result
     assert moved["splits"]["records"] != one["splits"]["records"]
-    # A verdict changes the status only when asked.
-    verdict, words = one["finding"]["verdict"], ("gives records away", "gives some away", "inconclusive")
-    assert verdict in (*words, "no better than guessing")
-    for word in words:
-        stops = word == verdict or (word, verdict) == ("gives some away", "gives records away")
-        assert jaxaudit("attack", *BAYES, "--fail-on", word.replace(" ", "-")).code == (3 if stops else 0)
 
 
 # What is refused.

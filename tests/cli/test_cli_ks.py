@@ -3,7 +3,6 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 import jsonschema
@@ -18,6 +17,7 @@ from support.cli_runs import (
     content,
     intercept,
     jaxaudit,
+    recipe,
     records,
     write_sets,
 )
@@ -82,13 +82,10 @@ def test_a_verdict_changes_the_status_only_when_asked(sets: Path):
     *_, training, comparing = done.err.splitlines()
     assert {"10", "mlp", "60"} <= set(training.split())
     assert "10" in comparing.split()
-    full = jaxaudit(*words, "--details").out
-    assert len(full) > len(done.out)
-    failed = jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "inconclusive", "--out", "run", "--json")
+    failed = jaxaudit(*words, "--fail-on", "forgotten", "--fail-on", "inconclusive", "--out", "run", "--details")
     assert failed.code == 3
-    assert failed.result["targets"][0]["finding"]["verdict"] == "inconclusive"
-    assert json.loads((sets / "run/result.json").read_text()) == failed.result
-    assert (sets / "run/table.txt").read_text() == full
+    assert len(failed.out) > len(done.out)
+    assert (sets / "run/table.txt").read_text() == failed.out
 
 
 @pytest.mark.outer
@@ -119,46 +116,6 @@ def test_a_slow_machine_makes_the_same_plan_and_the_same_numbers(sets: Path, mon
 
 
 @pytest.mark.outer
-def test_the_recorded_command_repeats_the_run(sets: Path, monkeypatch: pytest.MonkeyPatch):
-    """Records are drawn, models per batch are chosen, and options that are falsy are options all the same."""
-    monkeypatch.setenv("JAXAUDIT_CACHE", str(sets / "cache"))
-    words = ["ks", *SETS, "--epochs", "2", "--recipe", "hidden=32", "--recipe", "batch-size=50"]
-    words += [
-        "--test-option",
-        "rho.replicates=2",
-        "--tests",
-        "rho",
-        "--sample",
-        "120",
-        "--test-option",
-        "rho.controls=0",
-        "--images",
-        "none,color",
-        "--json",
-    ]
-    done = jaxaudit(*words, "--seed", "0")
-    result, provenance = done.result, done.result["provenance"]
-    assert any(line.startswith("Plan: 7 models") for line in done.err.splitlines())
-    assert provenance["plan"]["reduced"] == []
-    assert [provenance["data"][name]["records"] for name in ("query", "calibration")] == [120, 120]
-    again = provenance["command"]
-    assert again[:2] == ["jaxaudit", "ks"]
-    with monkeypatch.context() as patch:
-        patch.setenv("JAXAUDIT_CACHE", str(sets / "fresh"))
-        second = jaxaudit(*again[1:], "--json").result
-    assert second["targets"] == result["targets"]
-    assert second["noise_floor"] == result["noise_floor"]
-    assert second["provenance"]["command"] == again
-    assert second["provenance"]["options"] == provenance["options"]
-    assert second["provenance"]["plan"] == provenance["plan"]
-    for target in second["targets"]:
-        assert [test["name"] for test in target["tests"]] == ["rho"]
-        assert target["finding"] == target["tests"][0]["finding"]
-        assert target["finding"]["verdict"] == target["tests"][0]["finding"]["verdict"]
-    assert provenance["options"]["tests"] == "rho"
-
-
-@pytest.mark.outer
 def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
     sets: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -176,12 +133,11 @@ def test_columns_on_which_a_network_hardly_trains_are_told_of_before_it_does(
 def test_options_reach_the_audit(sets: Path, monkeypatch: pytest.MonkeyPatch):
     seen = intercept(monkeypatch, AUDIT)
     np.save("t.npy", np.full((RECORDS, 3), 1 / 3))
-    words = ["--recipe", "models-per-batch=6"]
+    words = [*recipe("models-per-batch=6", "hidden=7,5", "batch-size=13"), "--epochs", "11", "--effort", "full"]
     for field in ("replicates=4", "controls=2", "subsample=0.5"):
         words += ["--test-option", f"rho.{field}"]
-    recipe = ("--recipe", "hidden=7,5", "--epochs", "11", "--recipe", "batch-size=13", "--effort", "full")
     target = ("--target", "t.npy", "--allow-unrelated-target")
-    command = ("ks", *SETS, *words, *recipe, *target, "--seed", "3", "--tests", "rho")
+    command = ("ks", *SETS, *words, *target, "--seed", "3", "--tests", "rho")
     assert jaxaudit(*command).err.endswith("Error: enough\n")
     assert seen["tests"] == (RhoTest(replicates=4, controls=2, subsample=0.5),)
     assert seen["execution"].models_per_batch == 6
@@ -243,20 +199,12 @@ def test_each_record_is_in_one_of_three_sets_and_a_copy_in_none() -> None:
     assert dealt[Role.MEMBERS].name == "numbers (members)"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"calibration": "c.npz"},
-        {"deal": Path("deal")},
-        {"tests": "shadow"},
-        {"target": (Path("o.csv"),)},
-        {"shadows": Path("bank")},
-    ],
-)
-def test_whoever_gives_another_set_a_test_or_a_target_deals_himself(given: dict[str, Any]) -> None:
+def test_whoever_gives_another_set_a_test_or_a_target_deals_himself() -> None:
     assert KSOptions().has_set_alone
     assert KSOptions(query="mnist", sample=100, test_option=("holdout.mixed=0",)).has_set_alone
-    assert not KSOptions(**given).has_set_alone
+    others = {"calibration": "c.npz", "deal": Path("deal"), "tests": "shadow", "target": (Path("o.csv"),)}
+    for name, value in {**others, "shadows": Path("bank")}.items():
+        assert not KSOptions(**{name: value}).has_set_alone
 
 
 @pytest.mark.outer
@@ -267,9 +215,8 @@ def test_a_set_alone_is_judged_by_known_members_and_the_run_can_be_repeated() ->
     assert [target["truth"]["expected"] for target in targets] == ["not forgotten", "forgotten", "not forgotten"]
     assert [target["truth"]["used_fraction"] for target in targets] == pytest.approx([1, 0, 0.5], abs=0.01)
     assert [test["name"] for test in targets[0]["tests"]] == ["members", "holdout"]
-    again = jaxaudit("ks", *FEW, "--json")
+    again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
     assert (again.result["targets"], again.result["noise_floor"]) == (targets, done.result["noise_floor"])
-    assert jaxaudit("ks", *FEW, "--seed", "1", "--json").result["targets"] != targets
 
 
 @pytest.mark.outer
@@ -277,7 +224,8 @@ def test_texts_alone_are_dealt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     lines = [f'{{"text": "the record number {index} is {index % 7} and {index * 31 % 97}"}}' for index in range(240)]
     Path("texts.jsonl").write_text("\n".join(lines), "utf-8")
-    done = jaxaudit("ks", "--query", "texts.jsonl", "--epochs", "1", "--effort", "full", "--json")
+    small = ("--model", "gpt-1-8", *recipe("tokens=words"), "--epochs", "1", "--effort", "full")
+    done = jaxaudit("ks", "--query", "texts.jsonl", *small, "--json")
     assert done.code == 0, done.err
     assert done.result["targets"][0]["tests"][0]["name"] == "members"
 

@@ -64,12 +64,6 @@ def test_a_used_target_is_found_and_an_unused_one_is_not(folder: Path):
     assert json.loads(Path("run/result.json").read_text()) == done.result
     again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
     assert again.result["targets"] == done.result["targets"]
-    # Another target beside it changes only the p-value that pays for both.
-    (alone,) = judged(*files("used"))["targets"]
-    assert {**used["tests"][0]["details"], "p_never_adjusted": None} == {
-        **alone["tests"][0]["details"],
-        "p_never_adjusted": None,
-    }
 
 
 def test_sets_given_again_are_those_of_the_bank_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -88,18 +82,10 @@ def test_sets_given_again_are_those_of_the_bank_or_refused(tmp_path: Path, monke
     assert "other/holdout.npz: is not the holdout set" in refused(*files("used"), "--deal", "other")
 
 
-def test_a_bank_without_hashes_cannot_tell_whether_a_set_is_its_own(folder: Path):
-    np.savez("q.npz", x=np.eye(QUERY, dtype=np.float32), y=np.arange(QUERY) % 3)
-    assert "no hash there" in refused(*files("used"), "--query", "q.npz")
-
-
-def test_a_bank_of_a_holdout_may_judge_outputs_on_the_query_set_alone_by_none_of_its_tests(folder: Path):
-    write_model("query.npz", query=np.load("used.npz")["query"])
-    assert "outputs on the holdout" in refused(*files("query"))
-
-
 WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no target": ((), "--target"),
+    "no outputs on its holdout": (files("query"), "outputs on the holdout"),
+    "a bank without hashes": ((*files("used"), "--query", "q.npz"), "no hash there"),
     "before without its holdout": ((*files("used"), "--before", "query.npz"), "query.npz has no outputs"),
     "before of a target without": ((*files("used", "query"), "--before", "used.npz"), "query.npz has no outputs"),
     "rows of another set": (files("short"), "short.npz[holdout]: has 29 rows"),
@@ -112,6 +98,7 @@ def test_what_does_not_go_together_is_refused(folder: Path):
     rows = dict(np.load("used.npz"))
     write_model("query.npz", query=rows["query"])
     write_model("short.npz", query=rows["query"], holdout=rows["holdout"][1:])
+    np.savez("q.npz", x=np.eye(QUERY, dtype=np.float32), y=np.arange(QUERY) % 3)
     for what, (words, why) in WRONG.items():
         assert why in refused(*words), what
     done = jaxaudit("ks", *files("used"), "--leave-one-out")
@@ -141,8 +128,6 @@ def test_a_bank_without_a_holdout_makes_the_shadow_test_by_one_set_or_two(tmp_pa
     by_two = judged(*files("two"))["targets"][0]
     assert (by_two["tests"][0]["name"], by_two["finding"]["verdict"]) == ("shadow", "not forgotten")
     assert by_two["tests"][0]["details"]["fraction"] != both[0]["tests"][0]["details"]["fraction"]
-    every = judged(*files("two"), "--tests", "all")["targets"][0]
-    assert every["tests"][0]["details"] == by_two["tests"][0]["details"]
     write_model("held.npz", query=np.load("used.npz")["query"], holdout=np.zeros((QUERY, 3)))
     assert "held.npz[holdout]: the bank has no holdout" in refused(*files("held"))
 
@@ -150,10 +135,9 @@ def test_a_bank_without_a_holdout_makes_the_shadow_test_by_one_set_or_two(tmp_pa
 def test_one_column_of_two_classes_is_never_taken_for_log_odds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Sigmoid outputs of a binary classifier are all above 0: as log-odds, every record would look remembered."""
     monkeypatch.chdir(tmp_path)
-    random = np.random.default_rng(11)
-    models, records = 24, 240
+    random, records = np.random.default_rng(11), 240
     labels, level = random.integers(0, 2, 2 * records), random.normal(1, 1, 2 * records)
-    membership = np.argsort(random.random((models, 2 * records)), axis=1) < records
+    membership = np.argsort(random.random((24, 2 * records)), axis=1) < records
     counts = {"query": records, "holdout": records, "calibration": 0}
     odds = random.normal(size=membership.shape) + level + 3 * membership
     bank_of(Path("two"), odds.astype(np.float32), membership, "log_odds", 2, counts=counts)
@@ -180,6 +164,4 @@ def test_error_rates_are_in_every_output_and_change_no_verdict(folder: Path):
     for each in rates:
         assert each["not_forgotten"] + each["forgotten"] + each["inconclusive"] == each["targets"]
     assert done.result["targets"] == judged(*files("used"))["targets"]
-    assert jaxaudit("report", "run").code == 0
-    for output in ("run/table.txt", "report.html"):
-        assert "Error rates on these data" in Path(output).read_text()
+    assert "Error rates on these data" in Path("run/table.txt").read_text()

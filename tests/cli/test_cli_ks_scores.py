@@ -63,17 +63,9 @@ def test_groups_are_numbers_with_a_verdict_each() -> None:
     assert sorted(group["name"] for group in target["grouping"]["groups"]) == list(range(1, 11))
     # All were used; by models, nobody is more than suspected.
     assert {(group["verdict"], group["basis"]) for group in target["grouping"]["groups"]} == {("suspected", "models")}
-    for group in target["grouping"]["groups"]:
-        # Up to rounding.
-        assert 0 <= group["p_never"] <= group["p_adjusted_bh"] + 1e-12
-        assert group["p_adjusted_bh"] <= group["p_adjusted"] + 1e-12 <= 1 + 1e-12
-        assert group["records"] == 12
     lines = Path("authors.csv").read_text().splitlines()
     for group in target["grouping"]["groups"]:
         assert f"Author of {group['name'] - 1}" in lines[group["first"]]
-    assert "Holm" in target["grouping"]["adjustment"]
-    papers = {paper["key"] for paper in done.result["papers"]}
-    assert {"benjamini1995controlling", "bates2023testing"} <= papers
     written = [path.read_bytes() for path in [*Path("run").rglob("*"), Path("page.html")] if path.is_file()]
     assert not any(b"Author of" in content for content in written)
 
@@ -140,16 +132,6 @@ def test_logs_of_open_unlearning_give_its_own_numbers_and_a_verdict() -> None:
     assert target["tests"][0]["details"]["fraction_low"] < 0.5 < target["tests"][0]["details"]["fraction_high"]
 
 
-def test_one_retrained_log_gives_the_number_and_no_verdict() -> None:
-    paths = [str(write_log(Path(str(seed)), tofu_log(seed, attacks=()))) for seed in range(2)]
-    made = jaxaudit("scores", "open-unlearning", paths[0], "--unused", paths[1], "--out", "s.csv")
-    assert made.code == 0, made.err
-    target = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"][0]
-    assert target["finding"]["verdict"] == "inconclusive"
-    assert 0 <= details_of(target, "tofu")[0]["forget_quality"] <= 1
-    assert details_of(target, "tofu")[0]["privleak"] is None
-
-
 def values(metric: dict) -> list[dict]:
     return [metric["value_by_index"][index] for index in sorted(metric["value_by_index"], key=int)]
 
@@ -170,23 +152,6 @@ def test_a_direction_that_was_guessed_is_said_and_one_that_was_given_is_not() ->
     assert said in jaxaudit("ks", "--scores", "scores.csv").err
     assert said in jaxaudit("power", "--scores", "truth.csv", "--query-size", "1000").err
     assert said not in jaxaudit("ks", "--scores", "scores.csv", "--direction", "loss=lower").err
-
-
-def mink_plus_plus(**names: str) -> None:
-    """As its run.py has them, all are higher for records that were used; `names` are columns of its numbers."""
-    random = np.random.default_rng(1)
-    hard = random.normal(2.6, 0.5, 3 * SIZE)
-    sets = np.repeat(["query", "holdout", "members"], SIZE)
-    nll = hard - 0.5 * (sets != "holdout") + 0.15 * random.normal(size=3 * SIZE)
-    numbers = {"likelihood": -nll, "mink": 2.4 * nll.max() - 2.4 * nll + 0.3, "positive": nll.max() - nll + 0.1}
-    write("mink.csv", {"set": sets, **{names[each]: numbers[each] for each in names}})
-
-
-def test_scores_of_a_tool_with_other_signs_are_not_reversed() -> None:
-    mink_plus_plus(likelihood="target.loss")
-    refused(("ks", "--scores", "mink.csv"), ("target.loss", "--direction SCORE=higher"))
-    target = jaxaudit("ks", "--scores", "mink.csv", "--direction", "loss=higher", "--json").result["targets"][0]
-    assert (target["finding"]["verdict"], target["tests"][0]["details"]["p_never"] < 0.01) == ("not forgotten", True)
 
 
 def test_columns_that_are_not_used_are_named_but_for_an_index_without_a_name() -> None:

@@ -6,19 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cli_runs import RECORDS, SETS, identities, intercept, jaxaudit, records, refused
+from support.cli_runs import RECORDS, SETS, identities, intercept, jaxaudit, recipe, records, refused
 from support.deals import write_deal, write_model
 
 from jaxaudit import HoldoutTest, KSTest, RhoTest, Role, ShadowTest
 
-RECIPE = tuple(
-    word
-    for setting in ("hidden=32", "learning-rate=0.02", "batch-size=50", "models-per-batch=16")
-    for word in ("--recipe", setting)
-)
-RECIPE += ("--effort", "full")
+RECIPE = (*recipe("hidden=32", "learning-rate=0.02", "batch-size=50", "models-per-batch=16"), "--effort", "full")
 RHO = ("--test-option", "rho.replicates=2", "--tests")
-FEW = (*RECIPE, "--epochs", "4", "--test-option", "shadow.never=19")
 HELD = ("--deal", "deal", "--calibration", "calibration.npz")
 TARGET, BEFORE = ("--target", "t.npz"), ("--before", "b.npz")
 
@@ -91,13 +85,11 @@ def test_nothing_is_trained_but_for_a_calibration_set_or_a_test_that_needs_one(d
 
 WRONG: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a test without its set": ((*SETS, "--tests", "holdout"), ("the holdout test needs a holdout",)),
-    "an unknown test": ((*HELD, *TARGET, "--tests", "reference"), ("'reference'", "shadow")),
     "outputs on what is not there": ((*SETS, *TARGET), ("t.npz: has outputs on holdout", "no holdout.*")),
     "not the deciding test first": (
         (*HELD, *TARGET, "--tests", "rho,holdout"),
         ("the holdout test decides", "give holdout,rho"),
     ),
-    "a deal without a model": (HELD, ("--deal needs --target",)),
     "before and no target": ((*SETS, *BEFORE), ("--before", "--target")),
     "before without a holdout": ((*HELD, *TARGET, "--before", "q.npz"), ("--before", "q.npz", "on the holdout")),
     "before of a target without": ((*HELD, "--target", "q.npz", *BEFORE), ("--before", "q.npz", "on the holdout")),
@@ -128,15 +120,19 @@ def test_what_does_not_go_together_is_one_clear_line(dealt: Path, monkeypatch: p
 def test_calibration_records_of_other_sets_are_left_out_and_sets_that_were_dealt_share_none(
     dealt: Path, asked: dict[str, Any]
 ):
+    """Outputs on them follow their records."""
     (mine, labels), (other, their), (held, own) = records(2, 0.0), records(3, 0.5), records(5, 0.0)
-    more, names = np.concatenate([other, held[3:4], mine[4:5]]), np.concatenate([their, own[3:4], labels[4:5]])
+    more, names = np.concatenate([held[3:4], mine[4:5], other]), np.concatenate([own[3:4], labels[4:5], their])
     write_deal("deal", query=(mine, labels), holdout=(held, own))
     np.savez("calibration.npz", x=more, y=names)
+    said = (np.random.default_rng(4).dirichlet(np.ones(3), len(names)) + np.eye(3)[names]).astype(np.float32) / 2
+    write_model("t.npz", query=sure_of(0.9), holdout=sure_of(0.6), calibration=said)
     words = ("ks", *HELD, *RECIPE, *TARGET, *BEFORE)
     query, holdout = [line for line in jaxaudit(*words).err.splitlines() if "read as" not in line][:2]
     assert {"1", "calibration", "query"} <= set(query.split())
     assert {"1", "calibration", "holdout"} <= set(holdout.split())
     np.testing.assert_array_equal(asked["calibration"].inputs, other)
+    np.testing.assert_array_equal(asked["targets"][0].on[Role.CALIBRATION].probabilities, said[2:])
     held[7] = mine[2]
     write_deal("deal", holdout=(held, own))
     refused(words, ("1 of the 300 records", "holdout.npz", "query.npz"))
@@ -159,54 +155,10 @@ def test_contents_and_options_make_a_run_and_names_do_not(dealt: Path, monkeypat
         return noted[-1]
 
     usual = identity()
-    for same in ({}, {"deal": "again"}, {"target": "copy"}):
-        assert identity(**same) == usual
-    others = (
-        {"deal": "other"},
-        {"target": "other.npz"},
-        {"test_option": "holdout.stated=0.1"},
-        {"before": "other.npz"},
-        {"target": "c.npz"},
-        {"target": "d.npz"},
-    )
-    assert len({usual, *(identity(**other) for other in others)}) == len(others) + 1
-
-
-# Outputs on the calibration set.
-
-
-@pytest.fixture
-def outputs(sets: Path) -> dict[str, np.ndarray]:
-    """Outputs on both sets, a row of its own for each record."""
-    random = np.random.default_rng(4)
-    made = {}
-    for name in ("query", "calibration"):
-        labels = np.load(f"{name}.npz")["y"]
-        made[name] = random.dirichlet(np.ones(3), len(labels)).astype(np.float32) + np.eye(3, dtype=np.float32)[labels]
-        made[name] /= made[name].sum(axis=1, keepdims=True)
-    write_model("both.npz", **made)
-    write_model("one.npz", query=made["query"])
-    return made
-
-
-@pytest.mark.outer
-def test_rows_follow_records_that_are_dropped_or_sampled(outputs: dict[str, np.ndarray], asked: dict[str, Any]):
-    shared, labels = (np.load("query.npz")[name][:7] for name in "xy")
-    with np.load("calibration.npz") as known:
-        inputs, classes = known["x"], known["y"]
-    places = np.arange(10, 80, 10)
-    inputs[places], classes[places] = shared, labels
-    np.savez("calibration.npz", x=inputs, y=classes)
-    words = (*SETS, *FEW, "--target", "both.npz")
-    stopped(*words)
-    left = np.delete(np.arange(RECORDS), places)
-    assert np.array_equal(asked["calibration"].inputs, inputs[left])
-    assert np.array_equal(asked["targets"][0].on[Role.CALIBRATION].probabilities, outputs["calibration"][left])
-    stopped(*words, "--sample", "40")
-    place = {row.tobytes(): index for index, row in enumerate(inputs)}
-    taken = [place[row.tobytes()] for row in asked["calibration"].inputs]
-    assert len(taken) == 40
-    assert np.array_equal(asked["targets"][0].on[Role.CALIBRATION].probabilities, outputs["calibration"][taken])
+    assert identity(deal="again", target="copy") == usual
+    others = [identity(target=name) for name in ("other.npz", "c.npz", "d.npz")]
+    others += [identity(deal="other"), identity(before="other.npz"), identity(test_option="holdout.stated=0.1")]
+    assert len({usual, *others}) == len(others) + 1
 
 
 # Groups reach the test with their records, and nothing else.
@@ -226,26 +178,6 @@ def grouped(sets: Path) -> Path:
         write_deal("deal", **{role: {"x": inputs, "y": labels, **groups}})
     write_model("t.npz", query=sure_of(0.9), holdout=sure_of(0.6))
     return sets
-
-
-@pytest.mark.outer
-def test_groups_are_dealt_and_permuted_whole(grouped: Path) -> None:
-    words = (*OF_PATIENTS, *TARGET, "--test-option", "holdout.mixed=19", "--json", "--out", "run")
-    done = jaxaudit("ks", *words, *GROUPS)
-    provenance = done.result["provenance"]
-    counted = provenance["data"]["groups"]
-    assert (counted["query"], counted["holdout"]) == (MANY, MANY)
-    assert provenance["options"]["groups"] == "patient"
-    (target,) = done.result["targets"]
-    assert any(
-        f"{MANY} groups of the query set and {MANY} of the holdout" in each for each in target["finding"]["caveats"]
-    )
-    written = "".join(path.read_text() for path in Path("run").glob("*.[jt]*"))
-    assert not {"4001", "5001"} & {*re.findall(r"\d+", written + done.err)}
-    assert jaxaudit("report", "run", "--out", "page.html").code == 0
-    # Without groups it is another run.
-    other = jaxaudit("ks", *words[:-2]).result
-    assert "groups" not in other["provenance"]["data"]
 
 
 def test_a_column_with_groups_is_no_input_of_any_set(grouped: Path, asked: dict[str, Any]) -> None:

@@ -39,16 +39,11 @@ def test_one_table_of_several_models(saves: Path):
     targets = (f"unlearn/NPO/evals/{LOG}", f"unlearn/RMU/evals/{LOG}")
     unused = ("--unused", f"eval/retain_1/{LOG}", "--unused", f"eval/retain_2/{LOG}")
     full = f"eval/full/evals_forget01/{LOG}"
-    done = jaxaudit(
-        *COMMAND, *targets, *unused, "--used", full, "--before", full, "--records-per-group", "20", "--out", "s.csv"
-    )
+    words = (*targets, *unused, "--used", full, "--before", full, "--records-per-group", "20")
+    done = jaxaudit(*COMMAND, *words, "--out", "s.csv")
     assert done.code == 0, done.err
-    assert done.out.splitlines() == [
-        "s.csv: 40 records of query, 40 records of holdout. Models: 2 target, 1 before, 2 unused, 1 used.",
-        "Scores: min_k, loss, truth_ratio, extraction_strength.",
-        "",
-        "To judge: jaxaudit ks --scores s.csv",
-    ]
+    assert "Models: 2 target, 1 before, 2 unused, 1 used." in done.out
+    assert done.out.endswith("To judge: jaxaudit ks --scores s.csv\n")
     rows = rows_of(saves / "s.csv")
     assert [row["set"] for row in rows] == ["query"] * 40 + ["holdout"] * 40
     assert list(rows[0])[:3] == ["set", "index", "group"]
@@ -108,21 +103,19 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(saves: Path):
         assert SECRET not in refused((*COMMAND, *words, *out), (said,))
 
 
-@pytest.mark.parametrize("records", ["verbmem", "knowmem"])
-def test_muse_passages_and_questions_are_judged_beside_retrained_models(records: str, saves: Path):
+def test_muse_passages_are_judged_beside_retrained_models(saves: Path):
     for name, used in (("target", 0.3), ("retrain_1", 0.0), ("retrain_2", 0.0), ("full", 0.35)):
         write_log(saves / name, muse_log(len(name) + ord(name[-1]), 120, used), "MUSE_EVAL.json")
-    words = ["target/MUSE_EVAL.json", "--muse", records, "--used", "full/MUSE_EVAL.json", "--out", "s.csv"]
+    words = ["target/MUSE_EVAL.json", "--muse", "verbmem", "--used", "full/MUSE_EVAL.json", "--out", "s.csv"]
     words += [word for seed in "12" for word in ("--unused", f"retrain_{seed}/MUSE_EVAL.json")]
     done = jaxaudit(*COMMAND, *words)
     assert done.code == 0, done.err
     assert SECRET not in done.out + done.err + Path("s.csv").read_text()
     assert {row["set"] for row in rows_of(Path("s.csv"))} == {"query"}
-    (target,) = jaxaudit("ks", "--scores", "s.csv", "--json").result["targets"]
-    assert target["finding"]["verdict"] == "inconclusive"
-    assert "same_recipe" in " ".join(target["finding"]["would_change"])
-    (target,) = jaxaudit("ks", "--scores", "s.csv", "--same-recipe", "--json").result["targets"]
-    assert target["finding"]["verdict"] == "not forgotten"
+    for more, verdict in (((), "inconclusive"), (("--same-recipe",), "not forgotten")):
+        (target,) = jaxaudit("ks", "--scores", "s.csv", *more, "--json").result["targets"]
+        assert target["finding"]["verdict"] == verdict
+        assert ("same_recipe" in " ".join(target["finding"]["would_change"])) is not bool(more)
 
 
 @pytest.mark.parametrize(

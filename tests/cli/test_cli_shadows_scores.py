@@ -44,30 +44,28 @@ def bank_of(
     return load_bank(folder)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A planned bank of scores without outputs, and a target that used the query set, all by the command line."""
-    monkeypatch.chdir(tmp_path)
-    words = ("--query", f"{QUERY}", "--holdout", f"{QUERY}", "--models", f"{MODELS}", "--out", "bank")
-    done = jaxaudit("shadows", "plan", *words, "--outputs", "lower-score")
-    assert done.code == 0, done.err
-    said = losses(USED, 900)
-    Path("target").mkdir()
-    for name, part in (("target/query", said[:QUERY]), ("target/holdout", said[QUERY:]), ("used", said)):
-        write_csv(f"{name}.csv", part)
-    return tmp_path
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bank of scores, planned and filled by the command line, and a target that used the query set."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        words = ("--query", f"{QUERY}", "--holdout", f"{QUERY}", "--models", f"{MODELS}", "--out", "bank")
+        done = jaxaudit("shadows", "plan", *words, "--outputs", "lower-score")
+        assert done.code == 0, done.err
+        said = losses(USED, 900)
+        Path("target").mkdir()
+        for name, part in (("target/query", said[:QUERY]), ("target/holdout", said[QUERY:]), ("used", said)):
+            write_csv(f"{name}.csv", part)
+        files = [f"s{model:02}.csv" for model in range(MODELS)]
+        for model, (file, row) in enumerate(zip(files, np.load("bank/membership.npy"), strict=True)):
+            write_csv(file, losses(row, model))
+        done = jaxaudit("shadows", "add", "bank", *files)
+        assert done.code == 0, done.err
+    return folder
 
 
-def filled() -> None:
-    rows = np.load("bank/membership.npy")
-    for model, row in enumerate(rows):
-        write_csv(f"s{model:02}.csv", losses(row, model))
-    done = jaxaudit("shadows", "add", "bank", *(f"s{model:02}.csv" for model in range(MODELS)))
-    assert done.code == 0, done.err
-
-
-def test_a_bank_of_scores_is_planned_filled_shown_judged_and_attacked(folder: Path):
-    filled()
+def test_a_bank_of_scores_is_shown_judged_and_attacked(folder: Path):
     assert not Path("bank/labels.npy").exists()
     shown = jaxaudit("shadows", "show", "bank")
     assert "score, lower for records that a model was trained on" in shown.out
@@ -96,7 +94,6 @@ def test_a_bank_of_scores_is_planned_filled_shown_judged_and_attacked(folder: Pa
 
 def test_known_members_are_a_number(folder: Path):
     """Texts of a deal are counted, and no bank of scores knows more of its records."""
-    filled()
     write_csv("target/members.csv", losses(np.ones(RECORDS), 901)[:60])
     Path("deal").mkdir()
     for role, count in (("query", QUERY), ("holdout", QUERY + 1), ("members", 60)):
@@ -131,16 +128,14 @@ REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_needs_classes_or_is_no_score_is_refused_by_name(name: str, folder: Path):
-    filled()
+def test_what_needs_classes_or_is_no_score_is_refused_by_name(folder: Path):
     np.savetxt("two.csv", np.random.default_rng(0).normal(size=(RECORDS, 2)), delimiter=",")
     np.save("nan.npy", np.where(np.arange(RECORDS) == 3, np.nan, 1.0))
     write_csv("coarse.csv", losses(USED, 902).round())
     for model in (1, 2):
         Path(f"bank/outputs/{model:05}.npy").unlink()
-    words, why = REFUSED[name]
-    refused(words, (why,))
+    for words, why in REFUSED.values():
+        refused(words, (why,))
 
 
 def results_of(bank: Bank, of: Callable[[np.ndarray], np.ndarray], folder: Path) -> list[Any]:

@@ -78,8 +78,8 @@ def test_the_numbers_are_those_of_one_gradient_a_record():
     Path("folder").mkdir()
     shutil.copy("a.safetensors", "folder/model.safetensors")
     seeds = {"a.safetensors": 0, "other": 1, "saved": 0}
-    references = ("other=b.safetensors", "saved=folder")
-    done = jaxaudit("efficacy", *USUAL, *(word for each in references for word in ("--reference", each)), "--json")
+    references = ("--reference", "other=b.safetensors", "--reference", "saved=folder")
+    done = jaxaudit("efficacy", *USUAL, *references, "--json")
     jsonschema.validate(done.result, schema_of("efficacy"))
     assert done.err == ""
     assert [model["name"] for model in done.result["models"]] == list(seeds)
@@ -102,8 +102,7 @@ def test_the_numbers_are_those_of_one_gradient_a_record():
 def test_untrained_weights_follow_from_the_seed_and_make_no_verdict():
     """Weights of key 1 are those that `b.safetensors` holds."""
     words = ("efficacy", *USUAL, "--reference", "untrained", "--reference", "b=b.safetensors", "--json", "--seed")
-    first, again, other = (jaxaudit(*words, seed).result for seed in ("1", "1", "2"))
-    assert first["models"] == again["models"]
+    first, other = (jaxaudit(*words, seed).result for seed in ("1", "2"))
     assert first["models"][0] == other["models"][0]
     assert first["models"][1]["information"] != other["models"][1]["information"]
     assert first["models"][2]["information"] == pytest.approx(first["models"][1]["information"], rel=1e-5)
@@ -125,36 +124,24 @@ def test_ones_own_nnx_module_with_dropout_and_batch_normalisation():
     assert sorted(os.listdir("run")) == ["records.csv", "result.json", "table.txt"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
     with open("run/records.csv") as file:
-        rows = list(csv.DictReader(file))
-    shown = [record["information"]["own.safetensors"] for record in done.result["records"]]
-    assert [float(row["information of own.safetensors"]) for row in rows] == shown
-    assert [row["class"] for row in rows] == [record["class"] for record in done.result["records"]]
+        rows = [(row["class"], float(row["information of own.safetensors"])) for row in csv.DictReader(file)]
+    assert rows == [(each["class"], each["information"]["own.safetensors"]) for each in done.result["records"]]
     assert len(rows) == RECORDS
-    assert done.result["provenance"]["command"][:4] == ["jaxaudit", "efficacy", "--data", "forget.npz"]
     again = jaxaudit(*done.result["provenance"]["command"][1:], "--json")
     assert again.result["records"] == done.result["records"]
 
 
 def test_records_of_one_class_keep_their_label():
-    """A file that holds records of class 3 alone must not make them class 0."""
-    for label in (1, 3):
-        np.savez(f"{label}.npz", x=inputs()[label == LABELS], y=LABELS[label == LABELS])
-    for label, extra in ((3, ()), (1, ("--classes", "4"))):
-        result = jaxaudit("efficacy", *USUAL, "--data", f"{label}.npz", *extra, "--json").result
-        assert result["models"][0]["information"] == pytest.approx(informations(0)[label == LABELS].mean(), rel=1e-4)
-        assert {record["class"] for record in result["records"]} == {f"{label}"}
-    said = ("layers/1/bias", "(4,)", "(2,)")
-    refused(("efficacy", *USUAL, "--data", "1.npz"), said)
-
-
-def test_it_says_which_output_a_name_is_taken_for():
-    """Names that are sorted need not be in the network's order, and numbers that are not counted from 0 either."""
-    for labels, said in (
-        (np.array(["bee", "ant", "cat", "dog"])[LABELS], "ant, bee, cat, dog"),
-        (LABELS + 1, "1, 2, 3, 4"),
-    ):
-        np.savez("named.npz", x=inputs(), y=labels)
-        result = jaxaudit("efficacy", *USUAL, "--data", "named.npz", "--classes", "4", "--json").result
+    """A file of class 1 alone must not make it class 0; what names, and numbers not from 0, are taken for is said."""
+    np.savez("1.npz", x=inputs()[LABELS == 1], y=LABELS[LABELS == 1])
+    np.savez("named.npz", x=inputs(), y=np.array(["bee", "ant", "cat", "dog"])[LABELS])
+    np.savez("counted.npz", x=inputs(), y=LABELS + 1)
+    result = jaxaudit("efficacy", *USUAL, "--data", "1.npz", "--classes", "4", "--json").result
+    assert result["models"][0]["information"] == pytest.approx(informations(0)[LABELS == 1].mean(), rel=1e-4)
+    assert {record["class"] for record in result["records"]} == {"1"}
+    refused(("efficacy", *USUAL, "--data", "1.npz"), ("layers/1/bias", "(4,)", "(2,)"))
+    for name, said in (("named", "ant, bee, cat, dog"), ("counted", "1, 2, 3, 4")):
+        result = jaxaudit("efficacy", *USUAL, "--data", f"{name}.npz", "--classes", "4", "--json").result
         assert any(said in caveat for caveat in result["finding"]["caveats"])
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -79,13 +79,12 @@ def bank_of(model: str, out: str, *more: str) -> list[np.ndarray]:
     return [np.load(f"{out}/outputs/{model:05}.npy") for model in range(6)]
 
 
-@pytest.mark.parametrize("model", ["encoded", "imputed"])
-def test_gaps_are_as_if_they_were_filled_by_hand(model: str):
+def test_gaps_are_as_if_they_were_filled_by_hand():
     """With the constant that the pipeline's own imputer fills in."""
     pytest.importorskip("pandas")
-    gaps = bank_of(model, "gaps")
+    gaps = bank_of("encoded", "gaps")
     write([[FILL if place < 2 and cell in ("", "NA") else cell for place, cell in enumerate(row)] for row in cells()])
-    for one, other in zip(gaps, bank_of(model, "filled"), strict=True):
+    for one, other in zip(gaps, bank_of("encoded", "filled"), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -110,21 +109,11 @@ def test_a_deal_with_gaps_is_judged_with_a_bank_and_without():
     shares = ("--holdout-share", "0.3", "--members-share", "0.35", "--seed", "2")
     dealt = jaxaudit("deal", "patients.csv", "--label", "outcome", "--groups", "patient", *shares, "--out", "deal")
     assert dealt.code == 0, dealt.err
-    inputs, outcomes = {}, {}
-    for role in ("query", "holdout", "members"):
-        with Path(f"deal/{role}.csv").open() as file:
-            rows = list(csv.DictReader(file))
-        assert any(row["age"] == "" for row in rows)
-        inputs[role] = np.array(
-            [
-                [float(row[name]) if row[name] not in ("", "NA") else np.nan for name in ("age", "dose", "pulse")]
-                for row in rows
-            ]
-        )
-        outcomes[role] = [row["outcome"] for row in rows]
+    parts = {role: ja.load(f"deal/{role}.csv", label="outcome", gaps=True) for role in ("query", "holdout", "members")}
     model = sklearn.HistGradientBoostingClassifier(max_iter=60, min_samples_leaf=2, learning_rate=0.5, random_state=1)
-    model.fit(np.concatenate([inputs["query"], inputs["members"]]), outcomes["query"] + outcomes["members"])
-    np.savez("outputs.npz", **{role: model.predict_proba(rows) for role, rows in inputs.items()})
+    used = [parts[role] for role in ("query", "members")]
+    model.fit(*(np.concatenate([getattr(part, name) for part in used]) for name in ("inputs", "labels")))
+    np.savez("outputs.npz", **{role: model.predict_proba(part.inputs) for role, part in parts.items()})
     trained = jaxaudit(
         "shadows", "train", "--deal", "deal", "--model", "mine.py:boosted", "--models", "20", "--out", "b"
     )
@@ -151,29 +140,21 @@ def test_records_that_are_equal_are_copies_with_their_gaps():
     ("model", "said"),
     [
         ("mine.py:linear", ("LogisticRegression failed to learn", "contains NaN", "SimpleImputer()")),
-        ("mlp", ("no network", "imputer")),
         ("mine.py:network", ("no network", "imputer")),
     ],
 )
 def test_who_takes_no_gaps_says_in_which_columns_they_are(model: str, said: tuple[str, ...]):
     done = jaxaudit(*TRAIN, "--model", model, "--out", "bank")
     last = done.err.splitlines()[-1]
-    assert (done.code, last[:7], [words for words in (*said, "'age', 'dose'") if words not in last]) == (
-        2,
-        "Error: ",
-        [],
-    )
+    assert (done.code, [words for words in ("Error: ", *said, "'age', 'dose'") if words not in last]) == (2, [])
 
 
 @pytest.mark.parametrize(
     ("place", "cell", "said"),
     [
-        (0, "?", ("row 5", "'age'", "holds words", "frame.replace('?'")),
         (0, "unknown", ("row 5", "'age'", "holds words", "frame.replace('?'")),
         (0, "inf", ("row 5", "'age'", "is not finite")),
-        (0, "-nan", ("row 5", "'age'", "is not finite")),
         (5, "", ("row 5", "no label")),
-        (5, "NA", ("row 5", "no label")),
     ],
 )
 def test_no_other_cell_is_a_gap(place: int, cell: str, said: tuple[str, ...]):
@@ -197,33 +178,35 @@ def test_commands_that_train_networks_refuse_gaps_as_they_read(words: tuple[str,
 
 
 def test_a_number_of_each_patient_is_not_shared_for_its_gaps():
-    rows = cells()
-    dealt = ("deal", "patients.csv", "--label", "outcome", "--groups", "patient", "--holdout-share", "0.5")
-    for gaps, other in ((6, 1000), (120, 0)):
-        for visit, row in enumerate(rows):
-            row[3] = "" if visit < gaps else abs(other - int(str(row[4])))
-        write(rows)
-        refused((*dealt, "--out", "deal"), ("'pulse'", "row by row, or one value for each group"))
-    # Words are read with their gaps, too.
-    for gap in ("", " NA"):
+    share, by_row = ("--label", "outcome", "--holdout-share", "0.5", "--out", "deal"), "row by row, or one value"
+    dealt = ("deal", "patients.csv", *share, "--groups", "patient")
+
+    def write_column(place: int, cell: Callable[[int, list[object]], object]) -> list[list[object]]:
         rows = cells()
         for visit, row in enumerate(rows):
-            row[2] = gap if visit == 7 else f"street {visit // 2}"
+            row[place] = cell(visit, row)
         write(rows)
-        refused((*dealt, "--out", "deal"), ("'town'", "row by row, or one value for each group"))
+        return rows
+
+    for gaps, other in ((6, 1000), (120, 0)):
+        write_column(3, lambda visit, row: "" if visit < gaps else abs(other - int(str(row[4]))))  # noqa: B023
+        refused(dealt, ("'pulse'", by_row))
+    # Words are read with their gaps, too.
+    for gap in ("", " NA"):
+        write_column(2, lambda visit, _: gap if visit == 7 else f"street {visit // 2}")  # noqa: B023
+        refused(dealt, ("'town'", by_row))
     # An empty cell may itself name a group.
-    rows = cells()
+    rows = write_column(2, lambda visit, _: ("north", "south", "")[min(visit // 30, 2)])
     for visit, row in enumerate(rows):
-        row[2], row[4] = ("north", "south", "")[min(visit // 30, 2)], ("A1", "B1", "C1")[min(visit // 30, 2)]
+        row[4] = ("A1", "B1", "C1")[min(visit // 30, 2)]
     write(rows)
-    by = ("deal", "patients.csv", "--label", "outcome", "--by", "patient", "--holdout-share", "0.5")
-    refused((*by, "--out", "deal"), ("'town'", "row by row, or one value for each group"))
+    refused(("deal", "patients.csv", *share, "--by", "patient"), ("'town'", by_row))
     # Numbers of visits, where each patient has one: of anybody, not of the patient.
     for visit, row in enumerate(rows):
         row[3] = "" if visit % 2 and visit < 60 else 5 * (97 * visit % 160) + 0.5
         row[4] = visit // 2 if visit < 60 else visit
     write(rows)
-    assert jaxaudit(*dealt, "--out", "deal").code == 0
+    assert jaxaudit(*dealt).code == 0
 
 
 def test_gaps_are_dealt_in_tables_alone():

@@ -264,8 +264,7 @@ def test_a_place_is_no_part_of_a_run():
 
 
 def test_what_is_only_printed_is_no_part_of_a_run():
-    quiet, printed = KSOptions(), {"as_json": True, "out": Path("run"), "fail_on": ("forgotten",)}
-    loud = KSOptions(**printed)
+    quiet, loud = KSOptions(), KSOptions(as_json=True, out=Path("run"), fail_on=("forgotten",))
     assert json_options(quiet) == json_options(loud)
     assert command_line("ks", quiet) == command_line("ks", loud)
 
@@ -279,12 +278,7 @@ def test_what_is_handed_on_names_no_folder_above(tmp_path: Path, monkeypatch: py
         hidden="512,256",
     )
     said = json_options(options)
-    wanted = {
-        "query": "data/q.npz@train[:10]",
-        "target": ["a.csv", "b.csv"],
-        "model": "net.py:Net",
-        "hidden": "512,256",
-    }
+    wanted = {"query": "data/q.npz@train[:10]", "target": ["a.csv", "b.csv"], "model": "net.py:Net"}
     assert {name: said[name] for name in wanted} == wanted
     words = command_line("ks", options)
     assert "data/q.npz@train[:10]" in words

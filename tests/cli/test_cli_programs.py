@@ -46,26 +46,18 @@ class Run(NamedTuple):
         return {name: value for name, value in self.done.result.items() if name != "provenance"}
 
 
-def start(folder: Path, cache: Path | str, count: Path, **settings: str) -> subprocess.Popen[str]:
+def run(folder: Path, cache: Path | str, count: Path, **settings: str) -> Run:
     environment = {name: value for name, value in os.environ.items() if "CACHE" not in name}
-    return subprocess.Popen(
+    done = subprocess.run(
         [sys.executable, "-c", COUNTED, str(count), *WORDS],
         cwd=folder,
         env={**environment, "JAXAUDIT_CACHE": str(cache), **settings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
+        timeout=300,
     )
-
-
-def finish(process: subprocess.Popen[str], count: Path) -> Run:
-    out, err = process.communicate(timeout=300)
     read, kept = count.read_text().split()
-    return Run(Done(process.returncode, out, err), int(read), int(kept))
-
-
-def run(folder: Path, cache: Path | str, count: Path, **settings: str) -> Run:
-    return finish(start(folder, cache, count, **settings), count)
+    return Run(Done(done.returncode, done.stdout, done.stderr), int(read), int(kept))
 
 
 def entries(cache: Path) -> list[Path]:

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 from support.cli_runs import QUICK, intercept, jaxaudit, own_modules, recipe, refused
 
-from jaxaudit.cli import own_code
 from jaxaudit.cli.ks.options import KSOptions
-from jaxaudit.cli.options import fields_of, json_options, recipe_values, recipe_words
-from jaxaudit.cli.own_code import NAMES, model_hash, parse_model, parse_sized
+from jaxaudit.cli.options import json_options
+from jaxaudit.cli.own_code import model_hash, parse_sized
 from jaxaudit.cli.recipe import make_factory, make_optimizer
 from jaxaudit.cli.shared_options import RecipeFlags
-from jaxaudit.models import ResNet, pure_module
+from jaxaudit.models import MLP, LiuCNN, ResNet, ViT, WideResNet
 
 NET = """
 from flax import nnx
@@ -65,24 +64,14 @@ def test_the_recipe_is_the_targets_own_by_word_or_by_code(own: Path, monkeypatch
 @pytest.mark.parametrize(
     ("source", "model", "said"),
     [
-        ("", "cnn", ("mlp, liu-cnn, resnet",)),
-        ("1 / 0", "mine:factory", ("ZeroDivisionError: division by zero",)),
-        ("raise SystemExit(0)", "mine:f", ("SystemExit: 0",)),
-        ("factory = 3", "mine:factory", ("type int",)),
-        ("", "mine.py", ("mine.py:factory",)),
-        ("", "nets/mine.py:f", ("no file nets/mine.py",)),
-        ("import beside", "mine.py:f", ("'beside'", "mine.py")),
-        ("", "mine.py:f", ("mine.py ", "'f'")),
-    ],
-)
-def test_modules_that_cannot_be_imported(own: Path, source: str, model: str, said: tuple[str, ...]):
-    Path("mine.py").write_text(source)
-    refused(("ks", *QUICK, "--model", model), (f"--model {model}", *said))
-
-
-@pytest.mark.parametrize(
-    ("source", "model", "said"),
-    [
+        ("", "cnn", ("--model cnn", "mlp, liu-cnn, resnet")),
+        ("1 / 0", "mine:factory", ("--model mine:factory", "ZeroDivisionError: division by zero")),
+        ("raise SystemExit(0)", "mine:f", ("--model mine:f", "SystemExit: 0")),
+        ("factory = 3", "mine:factory", ("--model mine:factory", "type int")),
+        ("", "mine.py", ("--model mine.py", "mine.py:factory")),
+        ("", "nets/mine.py:f", ("--model nets/mine.py:f", "no file nets/mine.py")),
+        ("import beside", "mine.py:f", ("--model mine.py:f", "'beside'")),
+        ("", "mine.py:f", ("--model mine.py:f", "mine.py ", "'f'")),
         ("def f(input_shape, classes, *, rngs): return 3", "mine:f", (" f ", " int")),
         ("def f(a, rngs): pass", "mine:f", (" f ", "(a, rngs)")),
         (NET + "net = Net((12,), 3, rngs=nnx.Rngs(1))", "mine:net", (" Net ",)),
@@ -90,7 +79,7 @@ def test_modules_that_cannot_be_imported(own: Path, source: str, model: str, sai
         (NET.replace("input_shape[0]", "5"), "mine:Net", (" Net ", "(12,)")),
     ],
 )
-def test_modules_that_do_not_fit(own: Path, source: str, model: str, said: tuple[str, ...]):
+def test_modules_that_cannot_be_imported_or_do_not_fit(own: Path, source: str, model: str, said: tuple[str, ...]):
     Path("mine.py").write_text(source)
     refused(("ks", *QUICK, "--model", model), said)
 
@@ -190,15 +179,26 @@ def test_a_warm_up_fits_into_what_a_plan_left_of_the_epochs():
 # Names.
 
 
-def test_every_built_in_name_makes_a_network():
-    assert all(parse_model(name) is None for name in NAMES)
-    for name in NAMES:
-        net = pure_module(make_factory(name, "8", 0.1), (32, 32, 3), 3)
-        assert net.draws
-        assert net.batch_coupled == (name in own_code.BUILT_IN[1:])
-    assert not any(pure_module(make_factory(name, "8"), (32, 32, 3), 3).draws for name in ("mlp", "liu-cnn"))
-    assert pure_module(make_factory("resnet-8-8-bn"), (8, 8, 1), 3).batch_coupled
-    assert make_factory("resnet-14-8").func is ResNet
+@pytest.mark.parametrize(
+    ("name", "kind", "sizes"),
+    [
+        ("mlp", MLP, {"hidden": (8, 4)}),
+        ("liu-cnn", LiuCNN, {}),
+        ("resnet", ResNet, {}),
+        ("resnet-14", ResNet, {"depth": 14}),
+        ("resnet-8-32-bn", ResNet, {"depth": 8, "width": 32, "norm": "batch"}),
+        ("wrn-16-4", WideResNet, {"depth": 16, "widen": 4}),
+        ("vit-2-32", ViT, {"depth": 2, "width": 32}),
+    ],
+)
+def test_a_built_in_name_is_a_network_and_its_sizes(name: str, kind: type[Any], sizes: dict[str, Any]):
+    made = make_factory(name, "8,4", 0.1)
+    assert (made.func, made.keywords) == (kind, {**sizes, "dropout": 0.1})
+    assert getattr(make_factory(name, "8,4"), "keywords", {}) == sizes
+
+
+def test_what_is_like_a_built_in_name_is_none():
+    assert not any(map(parse_sized, ("vit-bn", "gpt-2-64-bn", "resnet-8-16-4", "resnet_8", "mlp")))
 
 
 # What goes together, and what does not.
@@ -224,39 +224,6 @@ def test_every_built_in_name_makes_a_network():
 def test_recipes_that_are_refused(own: Path, words: tuple[str, ...], said: tuple[str, ...]):
     Path("mine.py").write_text(NET)
     refused(("ks", *QUICK, *words), said)
-
-
-@pytest.mark.parametrize(
-    ("texts", "values"),
-    [
-        ((), {}),
-        (
-            ("batch-size=32", "hidden=8,4", "weight-decay=1e-3"),
-            {"batch_size": 32, "hidden": "8,4", "weight_decay": 1e-3},
-        ),
-        (("augment=flip, crop",), {"augment": ("flip", "crop")}),
-        (("batch-size=32", "batch-size=16"), {"batch_size": 16}),
-    ],
-)
-def test_settings_of_words(texts: tuple[str, ...], values: dict[str, Any]):
-    """The later value counts."""
-    settings = [field for field in fields_of(KSOptions()) if field.declared.in_recipe]
-    assert recipe_values(recipe_words(texts), settings) == values
-
-
-@pytest.mark.outer
-def test_a_whole_recipe_in_a_run(sets: Path):
-    words = (
-        *recipe("optimizer=adamw", "clip-norm=1", "schedule=cosine", "warmup=1", "label-smoothing=0.1"),
-        *recipe("dropout=0.2", "precision=bfloat16"),
-    )
-    done = jaxaudit("ks", *QUICK, *words, "--json")
-    options = done.result["provenance"]["options"]
-    assert (options["optimizer"], options["schedule"], options["warmup"]) == ("adamw", "cosine", 1)
-    again = done.result["provenance"]["command"]
-    assert {word for word in words if word != "clip-norm=1"} <= {*again}
-    assert jaxaudit(*again[1:], "--json").result["targets"] == done.result["targets"]
-    assert jaxaudit("ks", *QUICK, "--json").result["targets"] != done.result["targets"]
 
 
 def test_ones_own_code_is_part_of_a_runs_identity(own: Path):
@@ -297,16 +264,3 @@ def learned_by(optimizer: Any) -> np.ndarray:
         update, state = optimizer.update(jnp.ones(1), state, jnp.zeros(1), epoch=jnp.int32(epoch))
         updates.append(update[0])
     return np.array(updates)
-
-
-def test_names_with_sizes():
-    known = {
-        "resnet": ("resnet", {}),
-        "resnet-14": ("resnet", {"depth": 14}),
-        "resnet-8-32-bn": ("resnet", {"depth": 8, "width": 32, "norm": "batch"}),
-        "wrn-16-4": ("wrn", {"depth": 16, "widen": 4}),
-        "vit-2-32": ("vit", {"depth": 2, "width": 32}),
-        "gpt-2-64": ("gpt", {"depth": 2, "width": 64}),
-    }
-    assert {name: parse_sized(name) for name in known} == known
-    assert not any(map(parse_sized, ("vit-bn", "gpt-2-64-bn", "resnet-8-16-4", "resnet_8", "mlp")))

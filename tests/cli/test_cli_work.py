@@ -163,21 +163,6 @@ def test_a_run_takes_as_long_as_this_machine_is_slow(monkeypatch: pytest.MonkeyP
     assert products_a_second() == products_a_second() > 0
 
 
-def test_what_is_done_after_the_models_is_shown_too(monkeypatch: pytest.MonkeyPatch, capsys: Any):
-    """As lines, of which each half minute of this clock has one."""
-    seconds = iter(np.arange(0.0, 10_000.0, 40.0).tolist())
-    monkeypatch.setattr("time.monotonic", lambda: next(seconds))
-    with progress_on_stderr("training", "comparing the outputs of 3 models") as show:
-        for done, total in ((1, 2), (2, 2), (1, 4), (3, 4)):
-            show(done, total)
-    training, whole, after, *comparing = capsys.readouterr().err.splitlines()
-    assert training.startswith("training: 50%")
-    assert whole.startswith("training: 100%")
-    assert after == "comparing the outputs of 3 models"
-    assert [line.partition(" after")[0] for line in comparing] == ["comparing: 25%", "comparing: 75%"]
-    assert "left" in comparing[1]
-
-
 def test_one_that_became_another_error_is_itself_again():
     def compiled_program(callback: Callable[[], None]) -> None:
         try:

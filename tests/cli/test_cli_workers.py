@@ -11,8 +11,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from support.cli_runs import QUICK, Done, content, jaxaudit, process, recipe, records
-from support.deals import write_deal
+from support.cli_runs import QUICK, Done, jaxaudit, process
 
 from jaxaudit.cli.attack import AttackOptions
 from jaxaudit.cli.harness import crew
@@ -77,20 +76,6 @@ def test_a_network_from_a_file_goes_to_workers(sets: Path):
     (sets / "net.py").write_text("from jaxaudit.models import MLP\n")
     words = ("ks", *QUICK, "--model", "net.py:MLP", "--json")
     assert numbers(jaxaudit(*words)) == numbers(jaxaudit(*words, "--workers", "2"))
-
-
-@pytest.mark.outer
-def test_a_bank_trained_by_workers(sets: Path):
-    sets_of = write_deal("deal", query=records(2, 0.0), holdout=records(5, 0.0))
-    words = ("shadows", "train", "--deal", sets_of, "--calibration", "calibration.npz", "--models", "3")
-    words += ("--epochs", "2", "--model", "mlp", *recipe("hidden=8", "models-per-batch=2"))
-    outputs = []
-    for name, more in (("alone", ()), ("by two", ("--workers", "2"))):
-        done = jaxaudit(*words, *more, "--out", name)
-        assert done.code == 0, done.err
-        outputs.append(content(sets / name / "outputs"))
-    assert len(outputs[0]) >= 3
-    assert outputs[0] == outputs[1]
 
 
 def test_what_becomes_of_workers_is_said(capsys: pytest.CaptureFixture[str]):

@@ -135,7 +135,8 @@ def test_no_value_of_a_group_is_written(provider: Path, key: str) -> None:
     whole: dict[str, Any] = arrays("all.npz")
     names, numbers = whole.pop("patient"), 910_000_000_000_000 + np.arange(COUNT) // SIZE
     Path("elsewhere").mkdir()
-    np.savez("elsewhere/records.npz", **whole, **{key: names if key == "patient_id" else numbers})
+    whole[key] = names if key == "patient_id" else numbers
+    np.savez("elsewhere/records.npz", **whole)
     words = ("--groups", "PATIENT_id", "--members-share", "0.2", "--withdraw", "0.3")
     for out, chosen in (("deal", words[:4]), ("withdrawn", (*words[:2], *words[4:]))):
         record, query, other, said = dealt(*chosen, data="elsewhere/records.npz", out=out)

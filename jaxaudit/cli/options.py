@@ -56,7 +56,7 @@ IN_WORDS = {
     ModelSource.BAYES: "--model nb, which counts",
     ModelSource.ESTIMATOR: "an estimator, such as --model sklearn.MODULE:CLASS, whose --recipe are its parameters",
     ModelSource.BANK: "--shadows, a bank of models that are trained (`jaxaudit shadows`)",
-    ModelSource.ANSWERS: "a target's own outputs in place of shadow models (without --calibration, or by --tests that need none)",
+    ModelSource.ANSWERS: "a target's own outputs in place of shadow models (no --calibration, or none in --tests)",
     ModelSource.SCORES: "--scores, a table of scores",
     ModelSource.OUTPUTS: "--outputs, what unlearned models say",
 }

@@ -33,7 +33,7 @@ OF_PYTORCH = (
     "tests/cli/test_cli_efficacy_texts.py",
     "tests/cli/test_cli_scores_lm.py",
     "tests/cli/test_cli_shadows_adapters.py",
-    "tests/fuzz/test_fuzz_language_models.py",
+    "tests/fuzz/test_fuzz.py::test_what_is_given_to_a_language_model_is_scored_or_refused",
     "tests/learners/test_recipes.py",
     "tests/models/test_causal.py",
     "tests/models/test_lora.py",

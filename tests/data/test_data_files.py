@@ -19,29 +19,11 @@ Y = np.array([0, 1, 2, 1])
 
 
 @pytest.mark.parametrize(
-    "names",
-    [
-        ("x", "y"),
-        ("images", "labels"),
-        ("x_train", "y_train"),
-        ("train_images", "train_labels"),
-        ("val-data", "val-target"),
-        ("X-train", "Labels-train"),
-    ],
+    "names", [("x", "y"), ("train_images", "train_labels"), ("val-data", "val-target"), ("X-train", "Labels-train")]
 )
 def test_usual_names(tmp_path, names):
-    np.savez(
-        tmp_path / "hospital_b.npz",
-        **{
-            names[0]: X,
-            names[1]: Y,
-            "index_in_train": np.zeros(3),
-            "note": "hi",
-            "train_test_x": X,
-            "x_y": Y,
-            "train": X,
-        },
-    )
+    others = {"index_in_train": np.zeros(3), "note": "hi", "train_test_x": X, "x_y": Y, "train": X}
+    np.savez(tmp_path / "hospital_b.npz", **{names[0]: X, names[1]: Y, **others})
     examples = load(f"{tmp_path / 'hospital_b.npz'}")
     assert examples.name == "hospital_b.npz"
     assert examples.inputs.dtype == np.uint8
@@ -106,7 +88,6 @@ def test_types_of_inputs(tmp_path, inputs, dtype):
         ({"x": X}, "'x' has no labels beside it; add them under the matching name"),
         ({"x": X, "images": X, "y": Y}, "'x' and 'images' could both be the inputs; keep one"),
         ({"x": X, "y": Y[:3]}, r"4 inputs but int32 labels of shape \(3,\)"),
-        ({"x": X[:0], "y": Y[:0]}, "there are no labels"),
         ({"x": Y, "y": Y}, r"inputs are int64 of shape \(4,\); give numbers of shape"),
         ({"x_train": X, "y_train": Y, "x_test": X, "y_test": np.eye(3)[Y]}, r"labels have shapes \(4,\), \(4, 3\)"),
         ({"x": np.full((4, 2), 1e300), "y": Y}, "NaN or infinite"),
@@ -119,21 +100,22 @@ def test_refused_npz(tmp_path, arrays, message):
         load(f"{tmp_path / 'a.npz'}")
 
 
-def test_refused_files(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.npz", r"none.npz' is not a file or folder here"),
+        ("l.json", r"known kind; give \.npz, \.csv, \.parquet, a folder"),
+        ("x.npy", r"a folder with x\.npy and y\.npy"),
+        ("wide.npz", "as float32: takes"),
+    ],
+)
+def test_refused_files(tmp_path, monkeypatch, name, message):
     (tmp_path / "l.json").write_text("[]")
     np.savez(tmp_path / "wide.npz", x=np.zeros((4, 300), np.uint8), y=Y)
     np.save(tmp_path / "x.npy", X)
-    cases = [
-        (tmp_path / "none.npz", r"none.npz' is not a file or folder here"),
-        (tmp_path / "l.json", r"known kind; give \.npz, \.csv, \.parquet, a folder"),
-        (tmp_path / "x.npy", r"a folder with x\.npy and y\.npy"),
-        (tmp_path / "wide.npz", "as float32: takes"),
-    ]
-    for refused, message in cases:
-        if refused.name == "wide.npz":
-            monkeypatch.setattr("jaxaudit.data.files.MAX_BYTES", 4000)
-        with pytest.raises(InputError, match=message):
-            load(str(refused))
+    monkeypatch.setattr("jaxaudit.data.files.MAX_BYTES", 4000)
+    with pytest.raises(InputError, match=message):
+        load(str(tmp_path / name))
 
 
 def test_of_data_files_in_a_folder_some_are_named(tmp_path):
@@ -189,7 +171,7 @@ def test_embedded_names():
         load("digits@test")
 
 
-def test_an_embedded_name_wins_over_a_file_of_that_name_and_a_path_over_the_data_directory(data):
+def test_an_embedded_name_wins_over_a_file_of_that_name_and_a_path_over_the_data_directory(data, tmp_path):
     _write_npz(Path("digits"), 1)
     assert len(load("digits")) == 1797
     _write_npz(data / "set.npz", 2)
@@ -200,9 +182,6 @@ def test_an_embedded_name_wins_over_a_file_of_that_name_and_a_path_over_the_data
     assert _mean(load("a@b.npz")) == 4
     found = load("a@b.npz@all[2:5]")
     assert (len(found), found.name) == (3, "a@b.npz@all[2:5]")
-
-
-def test_a_path_may_begin_at_the_home_folder(tmp_path):
     _write_npz(tmp_path / "home" / "mine.npz", 5)
     assert _mean(load("~/mine.npz")) == 5
 
@@ -225,25 +204,12 @@ def test_prepared_sets_are_found_in_each_of_the_three_places(data, tmp_path, mon
         assert found.name == "tiny_digits@test"
 
 
-def test_a_prepared_set_is_found_by_its_folder_its_version_and_its_config(data):
-    prepared = tiny_digits(data, config="plain", version="1.2.0")
-    usual = "tiny_digits"
-    for name in (str(prepared.folder), usual, f"{usual}/plain", f"{usual}/plain:1.2.0"):
-        np.testing.assert_array_equal(load(f"{name}@test").inputs, prepared.images["test"])
-
-
 def test_of_a_set_that_is_not_prepared_the_error_has_the_line_that_prepares_it(data, monkeypatch):
-    line = (
-        r"{0} is not prepared here, .* tfds\.builder\('{0}', file_format='array_record'\)\.download_and_prepare\(\)\"\."
-    )
-    for name, folder, message in (
-        ("mnist", data, rf" IDX files of such a set may lie in {data / 'mnist'}\."),
-        ("mnist", None, r" IDX files of such a set may lie in a folder that JAXAUDIT_DATA names/mnist\."),
-        ("cifar10", data, rf" IDX .* {data / 'cifar10'}\."),
-    ):
-        monkeypatch.setenv("JAXAUDIT_DATA", str(folder or ""))
-        with pytest.raises(InputError, match=f"^{line.format(name)}{message}$"):
-            load(name)
+    line = r"mnist is not prepared here, .* tfds\.builder\('mnist', .*\)\.download_and_prepare\(\)\"\. IDX files of .*"
+    for folder, place in ((data, data / "mnist"), ("", "a folder that JAXAUDIT_DATA names/mnist")):
+        monkeypatch.setenv("JAXAUDIT_DATA", str(folder))
+        with pytest.raises(InputError, match=rf"^{line} may lie in {place}\.$"):
+            load("mnist")
 
 
 def test_an_unknown_name_lists_near_ones(data, monkeypatch):
@@ -290,12 +256,8 @@ def test_what_is_no_split_is_refused(text):
 @pytest.mark.parametrize("argument", [{"label": "y"}, {"drop": ["y"]}])
 def test_names_of_columns_are_of_tables(tmp_path, argument):
     np.savez(tmp_path / "arrays.npz", x=X, y=Y)
-    (tmp_path / "folder").mkdir()
-    for name, array in {"x": X, "y": Y}.items():
-        np.save(tmp_path / "folder" / name, array)
-    for name in ("arrays.npz", "folder"):
-        with pytest.raises(InputError, match=f"{name}: has no named columns, so `{next(iter(argument))}`"):
-            load(tmp_path / name, **argument)
+    with pytest.raises(InputError, match=f"arrays.npz: has no named columns, so `{next(iter(argument))}`"):
+        load(tmp_path / "arrays.npz", **argument)
 
 
 def test_options_of_named_sets():

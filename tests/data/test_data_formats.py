@@ -75,19 +75,15 @@ def npy_claiming(shape, data=b"", dtype="<f8"):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
+NO_ARRAY, TRUE = "is not a NumPy array file", npy_claiming("(True, 12)", b"\0" * 96)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, r"a\.npy: cannot be read"),
-        *(
-            (content, "is not a NumPy array file")
-            for content in (
-                b"",
-                *(npy_claiming(shape) for shape in ((2**62, 2**62, 0), (4 * 10**9, 0), (0, 4 * 10**9), "(3", (-1,))),
-                npy_claiming("(True, 12)", b"\0" * 96),
-                b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
-            )
-        ),
+        *((npy_claiming(shape), NO_ARRAY) for shape in ((2**62, 2**62, 0), (0, 4 * 10**9), "(3", (-1,))),
+        *((content, NO_ARRAY) for content in (b"", TRUE, b"\x93NUMPY\x02\x00\xff\xff\xff\xff")),
         (npy_bytes(np.zeros(4))[:-1], r"is cut short \(159 bytes of 160\); was the copy"),
         (npy_claiming((2**33,)), r"64\.0 GiB, more than the"),
         (npy_claiming((2**20,)), "is cut short"),
@@ -159,7 +155,7 @@ def test_bad_npz(tmp_path, write, message):
         NpzArrays(tmp_path / "a.npz", max_bytes=2**23).read("x")
 
 
-@pytest.mark.parametrize("ending", ["-idx{}-ubyte.gz", "-idx{}-ubyte", ".idx{}-ubyte", ".idx{}-ubyte.gz"])
+@pytest.mark.parametrize("ending", ["-idx{}-ubyte.gz", ".idx{}-ubyte"])
 def test_folders(tmp_path, ending):
     folder = write_mnist(tmp_path / "digits", ending)
     train, test, both = load(str(folder)), load(f"{folder}@test"), load(f"{folder}@all")
@@ -182,7 +178,6 @@ ARRAY = idx_bytes(np.zeros((2, 3)))
     [
         (b"", "has 0 bytes and starts with nothing"),
         (ARRAY[:9], "has 9 bytes and starts with 00000802; was the download"),
-        (ARRAY[:-1], "has 17 bytes"),
         (ARRAY + b"\0", "has 19 bytes"),
         (b"\0\0\x08\x02" + struct.pack(">II", 4 * 10**9, 0), "is not a whole IDX file"),
         (b"\0\0\x08\x03" + struct.pack(">III", 2**31, 0, 2**31), "is not a whole IDX file"),
@@ -199,9 +194,6 @@ def test_bad_idx(tmp_path, content, message):
         with pytest.raises(InputError, match=message):
             load(str(folder))
         (folder / name).unlink()
-    (folder / f"{path.name}.gz").write_bytes(gzip.compress(ARRAY)[:-9])
-    with pytest.raises(InputError, match=r"cannot be read .*was the download interr"):
-        load(str(folder))
 
 
 def test_gzip_is_unpacked_no_further_than_allowed(tmp_path):

@@ -4,6 +4,7 @@ import io
 import os
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,15 +48,12 @@ def test_resize_equals_pillow(sizes, channels, seed):
 def test_shapes_of_images():
     shapes = {(8, 8): True, (8, 8, 3): True, (64,): False, (8, 8, 5): False}
     assert {shape: is_image(make(noise(1, *shape))) for shape in shapes} == shapes
-    gray = noise(2, 8, 8)
-    with_axis, alpha = gray[..., None], np.concatenate([noise(2, 8, 8, 3), noise(2, 8, 8, 1, seed=1)], axis=3)
+    gray, alpha = noise(2, 8, 8), np.concatenate([noise(2, 8, 8, 3), noise(2, 8, 8, 1, seed=1)], axis=3)
     first = prepare_images(make(gray)).inputs
     assert first.shape == (2, 28, 28, 1)
-    np.testing.assert_array_equal(prepare_images(make(with_axis)).inputs, first)
-    np.testing.assert_array_equal(prepare_images(make(with_axis), gray=False).inputs, first)
-    np.testing.assert_array_equal(
-        prepare_images(make(alpha), gray=False).inputs, prepare_images(make(alpha[..., :3]), gray=False).inputs
-    )
+    for images, same in ((gray[..., None], gray), (alpha, alpha[..., :3])):
+        one, other = (prepare_images(make(each), gray=False).inputs for each in (images, same))
+        np.testing.assert_array_equal(one, other)
 
 
 def test_the_result_depends_on_the_image_alone(monkeypatch):
@@ -121,20 +119,20 @@ def test_gray_folders_in_sorted_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("array", "mode", "suffix", "expected"),
+    ("array", "mode", "expected"),
     [
-        (gray(200), "1", "png", 255),
-        (gray(200), "LA", "png", 200),
-        (colour(200), "RGBA", "png", [200, 0, 255]),
-        (colour(200), "P", "png", [200, 0, 255]),
-        (gray(9).astype(np.uint16) + 40_000, None, "png", 40_009),
+        (gray(200), "1", 255),
+        (gray(200), "LA", 200),
+        (colour(200), "RGBA", [200, 0, 255]),
+        (colour(200), "P", [200, 0, 255]),
+        (gray(9).astype(np.uint16) + 40_000, None, 40_009),
     ],
 )
-def test_modes(tmp_path, array, mode, suffix, expected):
-    write(tmp_path, f"a/1.{suffix}", array, mode)
+def test_modes(tmp_path, array, mode, expected):
+    write(tmp_path, "a/1.png", array, mode)
     inputs = load(str(tmp_path)).inputs
     assert inputs[0, 0, 0].tolist() == expected
-    assert inputs.dtype == (np.uint16 if array.dtype.itemsize == 2 else np.uint8)
+    assert inputs.dtype == array.dtype
 
 
 def png_of_16_bits(kind, channels, width=4, height=3):
@@ -172,7 +170,7 @@ def saved(image, form, **how):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("form", ["png", "jpg", "webp"])
+@pytest.mark.parametrize("form", ["png", "jpg"])
 def test_photographs_are_turned_as_their_tag_says(tmp_path, form):
     """The eight orientations of EXIF, as viewers show them; a tag of any other number turns nothing."""
     corner = np.zeros((16, 32, 3), np.uint8)
@@ -190,8 +188,7 @@ def test_photographs_are_turned_as_their_tag_says(tmp_path, form):
     assert abs(found - corner).max() < 60  # JPEG and WebP round
 
 
-@pytest.mark.parametrize("channels", [1, 3])
-def test_sixteen_bits_keep_their_levels(tmp_path, channels):
+def test_sixteen_bits_keep_their_levels():
     """Of 65,536 levels no two become one, and the sums of a resize are exact: compared with Python's whole numbers."""
     levels = np.arange(2**16, dtype=np.uint16).reshape(1, 256, 256)
     prepared = prepare_images(make(levels), (256, 256)).inputs
@@ -259,21 +256,19 @@ def test_refused_folders(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("jaxaudit.data.images.MAX_BYTES", 50)
         refused(r"2 images of 3x4: takes")
-    (tmp_path / "b" / "more").mkdir()
-    refused("b: contains no images .*, or something else")
-    (tmp_path / "b" / "more").rmdir()
-    for name in ("1.tif", "notes.txt"):
-        (tmp_path / "b" / name).write_bytes(b"")
+    for name, add in (("more", Path.mkdir), ("1.tif", Path.touch), ("notes.txt", Path.touch), ("pipe.png", os.mkfifo)):
+        other = tmp_path / "b" / name
+        add(other)
         refused("b: contains no images .*, or something else")
-        (tmp_path / "b" / name).unlink()
-    os.mkfifo(tmp_path / "b" / "pipe.png")
-    refused("b: contains no images .*, or something else")
+        other.rename(tmp_path / f".{name}")
 
 
 def test_refused_images(tmp_path, monkeypatch):
     path = write(tmp_path, "a/1.png", np.random.default_rng(0).integers(0, 256, (30, 30), dtype=np.uint8))
     whole = path.read_bytes()
-    for content in (whole[: len(whole) // 2], b"rubbish", b""):
+    # Pillow would hand PostScript to Ghostscript.
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
+    for content in (whole[: len(whole) // 2], b"rubbish", b"", saved(Image.new("L", (3, 4)), "EPS")):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
             load(str(tmp_path))
@@ -285,16 +280,6 @@ def test_refused_images(tmp_path, monkeypatch):
     # Refused by its header, before there is room for it.
     path.write_bytes(png_of_16_bits(0, 1, 9000, 8000))
     with pytest.raises(InputError, match=r"1\.png: has 9000x8000 pixels"):
-        load(str(tmp_path))
-
-
-def test_the_name_does_not_choose_a_decoder_outside_the_list(tmp_path, monkeypatch):
-    # Pillow would hand this to Ghostscript.
-    path = tmp_path / "a" / "1.png"
-    path.parent.mkdir()
-    Image.new("L", (3, 4)).save(path, "EPS")
-    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("Ghostscript was started"))
-    with pytest.raises(InputError, match=r"1.png: cannot be read as an image .*is it damaged"):
         load(str(tmp_path))
 
 

@@ -27,11 +27,10 @@ READERS = {
     "outputs": lambda path: load_outputs(path, NAMES, 20),
     "records": lambda path: load(str(path)),
     "outputs for a bank": lambda path: load_into(path, msgspec.convert(describe(), Description)),
-    "views for a bank": lambda path: load_into(path, msgspec.convert(describe(queries=2), Description)),
 }
 
 
-@pytest.mark.parametrize("suffix", ["pt", "pth", "pkl", "p", "joblib", "bin", "CKPT"])
+@pytest.mark.parametrize("suffix", ["pt", "pkl", "joblib", "CKPT"])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_pickle_is_refused_with_the_line_that_converts_it(tmp_path, reader, suffix):
     (tmp_path / f"a.{suffix}").write_bytes(b"PK")
@@ -46,34 +45,24 @@ def write(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "kind"),
     [
-        P,
-        np.asfortranarray(P),
-        {"probs": P, "labels": np.zeros(20, int), "names": np.array(["a"] * 20)},
-        csv(P),
-        table(P),
+        (P, "probabilities"),
+        (np.asfortranarray(P), "probabilities"),
+        ({"probs": P, "labels": np.zeros(20, int), "names": np.array(["a"] * 20)}, "probabilities"),
+        (csv(P), "probabilities"),
+        (LOGITS + 1000, "logits"),
+        ({"logits": LOGITS}, "logits"),
+        (csv(LOGITS), "logits"),
+        (table(LOGITS), "logits"),
     ],
     ids=itertools.count(),
 )
-def test_probabilities(write, content):
+def test_what_outputs_are_is_recognised(write, content, kind):
     outputs = load_outputs(write(content), NAMES, 20)
-    assert outputs.kind == "probabilities"
-    assert outputs.decimals is None
+    assert (outputs.kind, outputs.decimals) == (kind, None)
     assert outputs.probabilities.dtype == np.float32
     assert outputs.dtype == ("text" if isinstance(content, str) else "float64")
-    np.testing.assert_allclose(outputs.probabilities, P, atol=1e-7)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [LOGITS, np.log(P), LOGITS * 1.0 + 1000, {"logits": LOGITS}, csv(LOGITS), table(LOGITS, "0123")],
-    ids=itertools.count(),
-)
-def test_logits(write, content):
-    outputs = load_outputs(write(content), 4, 20)
-    assert outputs.kind == "logits"
-    assert outputs.decimals is None
     np.testing.assert_allclose(outputs.probabilities, P, atol=1e-7)
 
 
@@ -100,7 +89,6 @@ SURE = P**8 / (P**8).sum(axis=1, keepdims=True)
         (np.log2(P), "logarithms to base 2"),
         (-np.log(P), "negative logarithms"),
         (softmax(SURE), "through a softmax once more"),
-        (softmax(SURE).astype(np.float32), "through a softmax once more"),
         (csv(softmax(SURE), decimals=4), "through a softmax once more"),
     ],
 )
@@ -131,13 +119,11 @@ def test_one_column_after_a_second_softmax_is_refused(write):
     "bits",
     [
         (P.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16),
-        (LOGITS.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16),
         P.astype(np.float16).view(np.uint16),
-        P.astype(np.float32).view(np.int32),
         P.astype(np.float64).view(np.int64),
         np.rint(P * 65535).astype(np.uint16),
     ],
-    ids=["bfloat16", "bfloat16 logits", "float16", "float32", "float64", "16-bit probabilities"],
+    ids=["bfloat16", "float16", "float64", "16-bit probabilities"],
 )
 def test_bits_of_numbers_are_no_logits(write, bits):
     """NumPy has no bfloat16, so programs save its bits as whole numbers."""
@@ -149,11 +135,8 @@ def test_bits_of_numbers_are_no_logits(write, bits):
 
 
 def test_float32_softmax_may_leave_the_interval_by_rounding(write):
-    values = np.array([[1.0000001, -1e-9], [0.25, 0.75]], np.float32)
-    outputs = load_outputs(write(values), 2, 2)
-    assert outputs.kind == "probabilities"
-    assert outputs.probabilities.min() == 0
-    assert outputs.probabilities.max() == 1
+    outputs = load_outputs(write(np.array([[1.0000001, -1e-9], [0.25, 0.75]], np.float32)), 2, 2)
+    assert (outputs.kind, outputs.probabilities.min(), outputs.probabilities.max()) == ("probabilities", 0, 1)
 
 
 @pytest.mark.parametrize("shape", [(20,), (20, 1)])
@@ -165,10 +148,7 @@ def test_binary_classifiers_may_give_one_column(write, shape):
     outputs = load_outputs(write(z), 2, 20)
     assert outputs.kind == "logits"
     np.testing.assert_allclose(outputs.probabilities[:, 1], P[:, 0], atol=1e-7)
-    outputs = load_outputs(write(csv(P[:, 0], decimals=3)), 2, 20)
-    assert outputs.decimals == 3
-    outputs = load_outputs(write(csv(P[:, 0], "id,p_1", index=lambda row: row)), 2, 20)
-    np.testing.assert_allclose(outputs.probabilities[:, 1], P[:, 0], atol=1e-7)
+    assert load_outputs(write(csv(P[:, 0], decimals=3)), 2, 20).decimals == 3
     with pytest.raises(InputError, match="so these are not probabilities"):
         load_outputs(write(z), 2, 20, kind="probabilities")
     with pytest.raises(InputError, match=HARD):
@@ -178,10 +158,8 @@ def test_binary_classifiers_may_give_one_column(write, shape):
 def test_two_columns_that_could_be_a_row_number_are_not_dropped(write):
     values = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
     assert load_outputs(write(csv(values)), 2, 3).probabilities.tolist() == values.tolist()
-
-    # Logits of two records; two numbers are too few to be a row number.
+    # Two numbers are too few to be a row number.
     outputs = load_outputs(write("0,3.5\n1,-2.5\n"), 2, 2)
-    assert outputs.kind == "logits"
     np.testing.assert_allclose(outputs.probabilities[:, 1], 1 / (1 + np.exp([-3.5, 3.5])), atol=1e-7)
 
 
@@ -195,7 +173,6 @@ HARD = "these are predicted labels, but"
 BAD = [
     (P[:19], r"out\.npy: has 19 rows but the query set"),
     (P.T, "rows but the query set has 20 records"),
-    (P[:, :3], "has 3 columns but the query set"),
     (P[None], r"of shape \(1, 20, 4\)\. Outputs on the query set are 20 rows"),
     (np.zeros((20, 0)), "is empty"),
     ("", "out.csv: is empty"),
@@ -208,17 +185,12 @@ BAD = [
     (np.eye(4)[P.argmax(axis=1)], "only 0 and 1: " + HARD),
     (np.array([None] * 20, dtype=object), "pickled objects"),
     ({"a": P, "b": P}, "outputs are one"),
-    ({"logits": LOGITS, "probabilities": P}, "outputs are one"),
     ({"arr_0": P[:10], "arr_1": P[10:]}, "outputs are one"),
-    ({"probs": P, "score": P[:, 0]}, "outputs are one"),
     ({"labels": np.zeros(20, int), "fold": np.zeros(20, int)}, "outputs are one"),
     (P * 0.5, r"neither probabilities nor logits: .* row 1 sums to 0.5; .*`kind` logits.*renormalise"),
     (P * 100, "every row sums to about 100: these look like percentages; divide them by 100"),
     (np.round(P * 500).astype(np.int32), "counts, such as votes of trees; divide them by 500"),
-    (np.round(P * 1000, 1), "counts, such as votes of trees; divide them by 1000"),
     (np.round(P * 255).astype(np.uint8), "these look like 8-bit probabilities; divide them by 255"),
-    (pa.table({"a": [[0.25] * 5] * 20}), "its one column has no numbers"),
-    (table(P).select([]), "out.parquet: has 0 rows but the query set has 20 records"),
     (table(P).set_column(1, "bee", pa.array([None] + [0.1] * 19)), r"column 2 \('bee'\) has empty cells"),
     (table(P).set_column(1, "bee", pa.array(["x"] * 20)), r"column 2 \('bee'\) has no numbers"),
 ]
@@ -231,7 +203,7 @@ def test_refused(write, content, message):
 
 
 def test_probabilities_of_0_and_1_are_read_at_the_users_word(write):
-    # Extra trees, grown in full without bootstrap, are sure of all that they were trained on.
+    """Extra trees, grown in full without bootstrap, are sure of all that they were trained on."""
     sure = np.eye(4)[P.argmax(axis=1)]
     with pytest.raises(InputError, match=f"only 0 and 1: {HARD}.*trees.*give `kind` probabilities"):
         load_outputs(write(sure), NAMES, 20)
@@ -239,10 +211,9 @@ def test_probabilities_of_0_and_1_are_read_at_the_users_word(write):
     second = load_outputs(write(sure[:, 1]), NAMES[:2], 20, "probabilities")
     assert np.array_equal(second.probabilities, np.stack([1 - sure[:, 1], sure[:, 1]], axis=1))
     # Labels that are no row of probabilities stay refused, and so do logits that are not what they are said to be.
-    with pytest.raises(InputError, match=HARD):
-        load_outputs(write(P.argmax(axis=1)), NAMES, 20, "probabilities")
-    with pytest.raises(InputError, match=HARD):
-        load_outputs(write(sure), NAMES, 20, "logits")
+    for content, kind in ((P.argmax(axis=1), "probabilities"), (sure, "logits")):
+        with pytest.raises(InputError, match=HARD):
+            load_outputs(write(content), NAMES, 20, kind)
 
 
 def test_confidences(write):
@@ -275,15 +246,12 @@ def test_a_table_that_cannot_be_of_these_records_is_not_parsed(tmp_path, monkeyp
         load_outputs(path, NAMES, 20)
 
 
-def test_a_compressed_array_of_more_numbers_is_not_unpacked(tmp_path):
+def test_an_array_of_more_numbers_is_not_unpacked_or_read(tmp_path):
     """100 MB of zeros in 100 kB, beside arrays that are none of the outputs."""
     np.savez_compressed(tmp_path / "out.npz", probabilities=np.zeros((10**8, 1), np.int8), labels=np.zeros(20, int))
     with at_most(10**6), pytest.raises(InputError, match="more than the allowed"):
         load_outputs(tmp_path / "out.npz", NAMES, 20)
-
-
-def test_more_numbers_than_the_records_can_have_are_not_read(tmp_path):
-    """A sparse file takes no room on the disk, and its array would."""
+    # A sparse file takes no room on the disk, and its array would.
     np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float64, (2**26, 4))
     with at_most(2**20), pytest.raises(InputError, match="more than the allowed"):
         load_outputs(tmp_path / "out.npy", NAMES, 20)
@@ -315,8 +283,7 @@ def test_near_one_is_not_taken_for_a_grid(write):
     steps = np.arange(1, 21, dtype=np.float32)[:, None] * np.float32(2**-24)
     near = np.concatenate([1 - steps, steps], axis=1)
     outputs = load_outputs(write(near), 2, 20)
-    assert outputs.decimals is None
-    assert outputs.significant is None
+    assert (outputs.decimals, outputs.significant) == (None, None)
     np.testing.assert_array_equal(match_precision(near, outputs), np.round(near.astype(float), 6).astype(np.float32))
     assert decimals_of(near[:, 0].astype(np.float64), "float32") is None
     # Near 1 the fourth decimal is finer than float16 itself, so any number would lie on it.
@@ -392,12 +359,6 @@ def test_one_model_compared_with_itself_is_at_no_distance(write, name):
     # Without a common grid some would be at a distance: this test can fail.
     if name in ("naive", "%.4g"):
         assert distance(confidences, own) > 0.01
-
-
-def test_parquet_bombs_are_refused(write, monkeypatch):
-    monkeypatch.setattr("jaxaudit.data.outputs.form.SPARE", -20 * 5 * 64)
-    with pytest.raises(InputError, match=r"takes .*more than the allowed .*; save only the outputs"):
-        load_outputs(write(table(P)), NAMES, 20)
 
 
 def test_lists_and_columns_are_counted_before_they_are_unpacked(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzz.texts import CANARY, FEATURE, HOSTILE_FEATURES
+from fuzz.odd import CANARY, FEATURE, HOSTILE_FEATURES
 from support.prepared_set import digit_features, encode_png, random_images, rewrite, tiny_digits, write_prepared
 
 from jaxaudit.data import Examples, load, prepare_images
@@ -46,18 +46,14 @@ print(json.dumps([examples.inputs.tolist(), examples.labels.tolist(), examples.c
 
 @pytest.mark.outer
 def test_a_prepared_set_is_read_by_name_where_tensorflow_cannot_be_imported(prepared):
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "PYTHONWARNINGS": "error",
-        "JAXAUDIT_DATA": str(prepared.data_dir),
-    }
+    path = os.pathsep.join(filter(None, sys.path))
+    own = {"PYTHONPATH": path, "PYTHONWARNINGS": "error", "JAXAUDIT_DATA": str(prepared.data_dir)}
     command = [sys.executable, "-c", _READ_BY_NAME]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     images, labels, names, text = json.loads(done.stdout)
-    np.testing.assert_array_equal(images, [*prepared.images["test"], *prepared.images["train"][5:]])
-    np.testing.assert_array_equal(labels, [*prepared.labels["test"], *prepared.labels["train"][5:]])
+    for found, wanted in ((images, prepared.images), (labels, prepared.labels)):
+        np.testing.assert_array_equal(found, [*wanted["test"], *wanted["train"][5:]])
     assert names == ["zero", "one", "two"]
     assert text == "Examples(tiny_digits@test+train[5:]: 27 records of shape (8, 8), 3 classes)"
 
@@ -75,13 +71,8 @@ def test_slices_are_those_of_tfds(prepared, split):
     assert len(read_folder(prepared.folder, "all")) == 32
 
 
-@pytest.fixture
-def as_tfrecord(prepared):
-    """The same set in TFDS's default format, which TFDS itself reads only with TensorFlow."""
-    return rewrite(prepared)
-
-
 def test_records_of_tfrecord_files_are_read_too(prepared):
+    """TFDS's default format, which TFDS itself reads only with TensorFlow."""
     rewrite(prepared)
     for start, stop in ((7, 23), (0, 25), (24, 25)):
         found = read_folder(prepared.folder, f"train[{start}:{stop}]")
@@ -90,10 +81,10 @@ def test_records_of_tfrecord_files_are_read_too(prepared):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 40, (500).to_bytes(8, "little") + b"\0" * 20])
-def test_damaged_tfrecords_are_named(as_tfrecord, content):
-    next(as_tfrecord.folder.glob("*-test.tfrecord*")).write_bytes(content)
+def test_damaged_tfrecords_are_named(prepared, content):
+    next(rewrite(prepared).folder.glob("*-test.tfrecord*")).write_bytes(content)
     with pytest.raises(InputError, match=r"the prepared set in .* cannot be read .*; if it is dama"):
-        read_folder(as_tfrecord.folder, "test")
+        read_folder(prepared.folder, "test")
 
 
 @pytest.mark.parametrize("features", [*HOSTILE_FEATURES, {"pythonClass": CANARY}, json.loads("[" * 80 + "]" * 80)])
@@ -118,8 +109,8 @@ def test_a_data_file_does_not_choose_the_code_that_runs(prepared, tmp_path, monk
     assert "fuzz_canary" not in sys.modules
 
 
-@pytest.mark.parametrize("name", [CANARY, f"my.{FEATURE}image_feature.Image"])
-def test_a_feature_of_another_package_is_no_image(prepared, name):
+def test_a_feature_of_another_package_is_no_image(prepared):
+    name = f"my.{FEATURE}image_feature.Image"
     text = (prepared.folder / "features.json").read_text()
     (prepared.folder / "features.json").write_text(text.replace(f"{FEATURE}image_feature.Image", name))
     with pytest.raises(InputError, match=f"one image and one class label are needed; it has image .{name}"):

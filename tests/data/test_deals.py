@@ -120,21 +120,17 @@ def write_named(path: Path, form: str, names: list[str], values: np.ndarray) -> 
         np.savez(path, **arrays)
     elif kind == "parquet":
         columns: dict[str, Any] = {name: values[:, place] for place, name in enumerate("abc")}
-        record = pa.array(names).dictionary_encode() if how == "encoded" else pa.array(names)
-        made = {"record": record, **columns} if how in ("", "encoded") else {**columns, how: record}
+        record = pa.array(names).dictionary_encode()
+        made = {"record": record, **columns} if how == "encoded" else {**columns, how: record}
         parquet.write_table(pa.table(made), path)
     else:
-        header, end = {"": ("record,a,b,c", False), "none": ("", False), "last": ("a,b,c,record", True)}.get(
-            how, (f"{how},a,b,c", False)
-        )
-        rows = [list(map(str, row)) for row in values.tolist()]
-        named = [[*row, name] if end else [name, *row] for name, row in zip(names, rows, strict=True)]
-        path.write_text("\n".join([*([header] if header else []), *(",".join(row) for row in named), ""]))
+        header = {"": "record,a,b,c", "none": None, "last": "a,b,c,record"}.get(how, f"{how},a,b,c")
+        named = [[name, *row] if how != "last" else [*row, name] for name, row in zip(names, values, strict=True)]
+        path.write_text("\n".join([*filter(None, [header]), *(",".join(map(str, row)) for row in named), ""]))
     return path
 
 
-FORMS = ("npz", "csv", "csv id", "csv Name", "csv none", "csv last", "csv ")
-FORMS += ("parquet", "parquet encoded", "parquet __index_level_0__", "parquet file")
+FORMS = ("npz", "csv", "csv Name", "csv none", "csv last", "parquet encoded", "parquet __index_level_0__")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -146,18 +142,11 @@ def test_names_of_records_order_the_rows(tmp_path: Path, form: str) -> None:
     answers = load_answers(write_named(tmp_path, form, own, values[order]), key, ["a", "b", "c"])
     np.testing.assert_array_equal(answers.values, values)
     assert any("put in order by the names" in note for note in answers.reading)
-    for wrong in ([own[0], *own[:5]], [own[0], "", *own[2:]], [*own[:5], f"{own[5]}x"]):
+    # Nor are the classes that a model tells names of records.
+    for wrong in ([own[0], *own[:5]], [own[0], "", *own[2:]], [*own[:5], f"{own[5]}x"], list("abcabc")):
         with pytest.raises(InputError, match=r"not those of the challenge, each once") as error:
             load_answers(write_named(tmp_path, form, wrong, values[order]), key, ["a", "b", "c"])
         assert own[0] not in str(error.value)
-
-
-def test_what_names_no_records_is_refused(tmp_path: Path) -> None:
-    """Such as the classes that a model tells: whoever has names of records beside them is not read by position."""
-    for form in ("csv said", "npz"):
-        path = write_named(tmp_path, form, list("abcabc"), probabilities(6))
-        with pytest.raises(InputError, match=r"not those of the challenge, each once"):
-            load_answers(path, key_of(), ["a", "b", "c"])
 
 
 HASH = hashlib.sha256(b"records").hexdigest()
@@ -183,12 +172,9 @@ def test_a_side_is_known_by_its_hash(side: Path):
 RECORD = json.dumps({"query": {"sha256": HASH}}).encode()
 DAMAGED = {
     "nothing": b"",
-    "cut": RECORD[:-5],
     "no UTF-8": RECORD.replace(b"query", b"\xff"),
-    "no UTF-8 in a hash": RECORD.replace(HASH[:4].encode(), b"\xff\xff"),
     "half a surrogate": RECORD.replace(HASH[:4].encode(), b"\\ud800"),
     "another kind": b'{"query": 7}',
-    "a list": b"[]",
     "nested": b'{"more": ' + b"[" * 100_000,
     "larger than a record": RECORD + b" " * (1 << 20),
 }
@@ -203,10 +189,6 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_deal_is_opened_as_it_was_dealt(folder: Path):
-    assert [*map(str, ja.open_deal(folder).sets)] == ["query", "holdout", "members"]
-
-
 def test_sets_that_changed_their_names_or_their_records_are_refused(folder: Path):
     query, holdout = folder / "query.npz", folder / "holdout.npz"
     for name, content in ((query, holdout.read_bytes()), (query, b"others")):
@@ -215,7 +197,7 @@ def test_sets_that_changed_their_names_or_their_records_are_refused(folder: Path
         with pytest.raises(InputError):
             ja.open_deal(folder)
         name.write_bytes(kept)
-    ja.open_deal(folder)
+    assert [*map(str, ja.open_deal(folder).sets)] == ["query", "holdout", "members"]
 
 
 @pytest.mark.parametrize("name", [*DAMAGED, "a folder"])

@@ -36,6 +36,7 @@ def file(random: np.random.Generator, n: int, classes: int, told: np.ndarray | f
     return special.softmax(logits, axis=1), labels
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize(
     ("ordered", "last"), [(False, 2.0), (True, 2.0), (False, 0.7)], ids=["random", "by class", "by time, with a drift"]
 )
@@ -50,8 +51,7 @@ def test_rows_in_line_pass(ordered: bool, last: float) -> None:
         assert exchanged_rows(outputs, labels) == 0
 
 
-@pytest.mark.parametrize("shift", [1, -1, 3, -20])
-@pytest.mark.parametrize("n", [400, 2000])
+@pytest.mark.parametrize(("shift", "n"), [(1, 400), (-1, 2000), (3, 400), (-20, 2000)])
 def test_a_shifted_part_is_found_with_its_rows(shift: int, n: int) -> None:
     """A record was left out (or came twice) in the middle, and the end was padded, in 40 of 40 files."""
     random = np.random.default_rng(2)
@@ -66,8 +66,9 @@ def test_a_shifted_part_is_found_with_its_rows(shift: int, n: int) -> None:
         assert found.stop >= n - 20 - abs(shift)
 
 
-@pytest.mark.parametrize("size", [1, 3, 8, 16])
-@pytest.mark.parametrize(("n", "classes", "share"), [(400, 2, 0.3), (400, 10, 0.15), (1000, 5, 0.1)])
+@pytest.mark.parametrize(
+    ("size", "n", "classes", "share"), [(1, 400, 2, 0.3), (3, 1000, 5, 0.1), (8, 400, 10, 0.15), (16, 1000, 5, 0.1)]
+)
 def test_rows_exchanged_in_short_runs_are_found(size: int, n: int, classes: int, share: float) -> None:
     """Neighbours, or neighbouring blocks, in 38 of 40 files; without them in none of 40."""
     random, distances = np.random.default_rng(6), []
@@ -87,6 +88,7 @@ def test_a_few_rows_tell_nothing_of_their_order(n: int) -> None:
     assert rows_out_of_line(OutputsBySet({"query set": outputs}, {"query set": labels})) == {}
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("kind", ["errors in spells", "classes that are confused", "repeated classes"])
 def test_rows_in_line_are_not_taken_for_exchanged_ones(kind: str) -> None:
     """Of 100 files with a skill that ends in nothing, with pairs of alike classes, and sorted in time, none."""
@@ -135,8 +137,9 @@ def test_a_part_of_a_query_set_that_was_not_used_is_not_stale() -> None:
         assert stale_rows(*query) is not None
 
 
-@pytest.mark.parametrize("bad", ["query set", "holdout", "members"])
-@pytest.mark.parametrize("place", ["at the end", "anywhere"])
+@pytest.mark.parametrize(
+    ("bad", "place"), [("query set", "anywhere"), ("holdout", "at the end"), ("members", "anywhere")]
+)
 def test_rows_that_were_never_written_are_found(bad: str, place: str) -> None:
     """24 of 400, where the other sets have 4; and not where all sets have as many, nor of a model that knows members
     alone, nor of votes, which tie.
@@ -164,6 +167,7 @@ def test_rows_that_were_never_written_are_found(bad: str, place: str) -> None:
         assert "rows written" not in {check.name for check, _ in others.values()}
 
 
+@pytest.mark.outer
 def test_rows_that_say_nothing_are_rarely_taken_for_unwritten_ones() -> None:
     """At most 1 in 10,000 exchangeable sets: of 9,000, more than 4 in 1 of 400 such tests. Rows are of any number."""
     random, failed = np.random.default_rng(6), 0
@@ -185,8 +189,7 @@ def test_a_file_of_unknown_or_single_classes_tells_nothing() -> None:
         assert find(outputs[:5], labels[:5]) is None
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 100])
-@pytest.mark.parametrize("decimals", [3, 7])
+@pytest.mark.parametrize(("classes", "decimals"), [(2, 3), (3, 7), (10, 3), (100, 7)])
 def test_a_second_softmax_is_found_and_one_softmax_is_not_taken_for_it(classes: int, decimals: int) -> None:
     """None of 200 files of one softmax, of any temperature; all of two."""
     random = np.random.default_rng(6)
@@ -211,6 +214,7 @@ def test_a_second_softmax_on_all_sets_is_one_scale() -> None:
     assert "on the holdout" in str(found(sure[0], twice[1]))
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("memory", [0.0, 1.0, 3.0])
 def test_memory_is_no_other_scale(memory: float) -> None:
     """In at most 1 of 2,000 trials each, outputs of one model are taken for those of two scales: 1 in 360 (95%)."""
@@ -225,7 +229,7 @@ def test_memory_is_no_other_scale(memory: float) -> None:
         assert sum(bool(on_two_scales(of_one)) for of_one in outputs_by_set) <= 1
 
 
-@pytest.mark.parametrize("trees", [50, 100, 500])
+@pytest.mark.parametrize("trees", [50, 500])
 def test_votes_of_a_forest_are_on_one_scale(trees: int) -> None:
     """The trees know the records they were grown on, so that half of these get more votes than any other record."""
     random = np.random.default_rng(4)
@@ -312,6 +316,7 @@ def test_a_changed_copy_is_found_and_no_other_pair(change: Callable[[np.ndarray]
     assert list(same_models(np.vstack([many, change(many[1])]))) == [(1, 4)]
 
 
+@pytest.mark.outer
 @pytest.mark.parametrize("apart", [0.002, 0.05, 2.0])
 def test_honest_models_however_near_each_other_are_refused_at_most_once_in_a_hundred(apart: float) -> None:
     """No alarm in 300 sets: with 95% confidence at most 1 in 100."""

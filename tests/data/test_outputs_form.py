@@ -36,7 +36,6 @@ def lines(values, form="%.17f"):
 
 MANY = {
     "named": csv(P, "ant,bee,cat,dog"),
-    "in another order": csv(P[:, ::-1], "dog,cat,bee,ant"),
     "numbered": csv(P, "p_0,p_1,p_2,p_3"),
     "numbered, in another order": csv(P[:, ::-1], "p_3,p_2,p_1,p_0"),
     "without a header": csv(P),
@@ -45,12 +44,10 @@ MANY = {
     "names of people behind": csv(P, "ant,bee,cat,dog").replace("\n", ",x.png\n").replace("dog,x.png", "dog,file"),
     "names without a header": csv(P, index=lambda row: f"scan{row}.png"),
     "numbers without a header": csv(P, index=lambda row: row),
-    "texts behind": "".join(f"{line},scan{row}\n" for row, line in enumerate(csv(P).splitlines())),
     "write.csv2": european(P, ";ant;bee;cat;dog", index=lambda row: row + 1),
     "semicolons without a header": european(P),
     "tabs": european(P, separator="\t"),
     "Parquet": table(P),
-    "Parquet, numbered in another order": table(P[:, ::-1], ("p_3", "p_2", "p_1", "p_0")),
     "pandas": pa.Table.from_pydict(
         {name: P[:, k] for k, name in enumerate(NAMES)} | {"__index_level_0__": range(7, 27)}
     ),
@@ -76,16 +73,13 @@ ONE = {
     "its number": csv(SECOND, "p_1"),
     "the other class": csv(1 - SECOND, "cancer"),
     "the other class, numbered": csv(1 - SECOND, "p_0"),
-    "the other class in Parquet": pa.table({"cancer": 1 - SECOND}),
     "the other class beside numbers": csv(1 - SECOND, "id,cancer", index=lambda row: 892 - 3 * row),
     "numbers behind": csv(np.c_[SECOND, ROW], "p_1,id"),
     "numbers that are none of the rows'": csv(np.c_[SECOND, OUT_OF_ORDER], "p_1,Id"),
     "names": csv(SECOND, "file,p_1", index=lambda row: f"{row}.png"),
-    "names without a header": csv(SECOND, index=lambda row: f"{row}.png"),
     "numbers in Parquet": pa.table({"p_1": SECOND, "row": ROW}),
     "two columns": csv(np.c_[1 - SECOND, SECOND]),
     "two columns, named": csv(np.c_[SECOND, 1 - SECOND], "normal,cancer"),
-    "two columns, numbered": csv(np.c_[SECOND, 1 - SECOND], "p_1,p_0"),
 }
 
 
@@ -119,50 +113,36 @@ def test_a_first_row_of_outputs_that_reads_like_class_names_is_data(write):
 
 REFUSED = {
     "blanks": lines(P),
-    "np.savetxt": lines(P, "%.18e"),
     "a comment": "# " + csv(P, "ant,bee,cat,dog"),
     "decimal commas in quotes": "\n".join(",".join(f'"{p:.17f}"'.replace(".", ",") for p in row) for row in P) + "\n",
     "percent signs": csv(100 * P).replace(",", "%,").replace("\n", "%\n"),
     "other case": csv(P, "Ant,BEE,cat,dog"),
     "prefixes": csv(P, "prob_ant,prob_bee,prob_cat,prob_dog"),
     "numbers of pandas": csv(P, "0,1,2,3"),
-    "numbers from 1": csv(P, "p_1,p_2,p_3,p_4"),
     "other names": csv(P, "w,x,y,z"),
-    "other names in Parquet": table(P, "wxyz"),
     "some names": csv(P, "ant,bee,cat,cow"),
     "a name twice": csv(P, "ant,bee,cat,cat"),
     "no column for a class": csv(P[:, :3], "ant,bee,cat"),
     "two further columns": csv(np.c_[P, ROW, OUT_OF_ORDER], "ant,bee,cat,dog,id,person"),
     "a label": csv(np.c_[P, LABEL], "ant,bee,cat,dog,label"),
-    "a loss": csv(np.c_[P, Z], "ant,bee,cat,dog,loss"),
-    "a label in Parquet": pa.table({**{name: P[:, k] for k, name in enumerate(NAMES)}, "label": LABEL}),
     "rows out of order": csv(P, "id,ant,bee,cat,dog", index=lambda row: 19 - row),
     "other numbers without a header": csv(P, index=lambda row: 892 - 3 * row),
     "an index among classes": csv(np.c_[ROW, 4 * P[:, :3] - 2]),
-    "lists": pa.table({"probabilities": list(P)}),
     "a class of text": table(P).set_column(1, "bee", pa.array([f"no number {row}" for row in range(20)])),
-    "an empty cell": table(P).set_column(1, "bee", pa.array([None] + [0.1] * 19)),
     "an array with an index": np.c_[ROW, P],
-    "an index among an array's classes": np.c_[ROW, 4 * P[:, :3] - 2],
 }
 REFUSED_OF_TWO = {
     "another name": csv(SECOND, "probability"),
     "a name with a class in it": csv(SECOND, "not_normal"),
     "0 of pandas": csv(SECOND, "0"),
     "classes in words": csv(np.c_[1 - SECOND, SECOND], "P(cancer),P(normal)"),
-    "class and fold": csv(np.c_[Z, FOLD], "normal,fold"),
-    "class and logit": csv(np.c_[Z, -Z], "normal,canser"),
     "p,fold": csv(np.c_[SECOND, FOLD], "p,fold"),
-    "logit,label": csv(np.c_[Z, LABEL], "logit,label"),
     "id,label,p": csv(np.c_[ROW, LABEL, SECOND], "id,label,p"),
     "an index, without a header": csv(np.c_[SECOND, ROW]),
-    "an index before, without a header": csv(np.c_[ROW, SECOND]),
     "labels, without a header": csv(np.c_[LABEL, Z]),
     "array with an index": np.c_[SECOND, ROW],
-    "array with labels": np.c_[LABEL, Z],
     "Parquet": pa.table({"label": LABEL, "logit": Z}),
     "decimal commas": "".join(f"0,{3512 + 7 * row}\n" for row in ROW),
-    "negative decimal commas": "".join(f"-1,{3512 + 7 * row}\n" for row in ROW),
     "decimal commas under a name": "normal\n" + "".join(f"0,{3512 + 7 * row}\n" for row in ROW),
     "a percentage of each": "".join(f"{row},{100 - row}\n" for row in ROW),
     "percent signs": lines(100 * SECOND, "%.15f%%"),
@@ -195,10 +175,8 @@ def test_the_form_of_very_many_classes_is_short(write):
     ("content", "second"),
     [
         (np.c_[np.ones(20), SECOND * 1e-9], SECOND * 1e-9),
-        (np.c_[np.log(SECOND) - 30, np.zeros(20)], np.ones(20)),
         (np.c_[np.zeros(20), Z], 1 / (1 + np.exp(-Z))),
         (csv(np.c_[FOLD, Z], "cancer,normal"), 1 / (1 + np.exp(FOLD - Z))),
-        (np.c_[FOLD, LABEL * 3], 1 / (1 + np.exp(FOLD - LABEL * 3))),
         (csv(np.c_[FOLD, LABEL * 3], "cancer,normal", decimals=0), 1 / (1 + np.exp(FOLD - LABEL * 3))),
     ],
 )
@@ -246,10 +224,9 @@ def test_names_that_the_set_has_too_put_the_rows_in_order(write, tmp_path):
             outputs = load_outputs(path, NAMES, 20, records=records)
             np.testing.assert_allclose(outputs.values, P, atol=1e-15)
             assert "rows are put in order by the names in column" in outputs.reading[1]
-        changed = content.replace(f"{names[3]},", "scan77,", 1) if "scan" in str(names[0]) else content + ""
-        if changed != content:
-            with pytest.raises(InputError, match="are not those of the query set"):
-                load_outputs(write(changed), NAMES, 20, records=records)
+    # The last names are words.
+    with pytest.raises(InputError, match="are not those of the query set"):
+        load_outputs(write(content.replace("scan3,", "scan77,", 1)), NAMES, 20, records=records)
 
 
 def test_a_column_that_two_tables_share_by_chance_names_no_records(write, tmp_path):
@@ -265,14 +242,11 @@ def test_a_column_that_two_tables_share_by_chance_names_no_records(write, tmp_pa
     assert any("numbers the rows" in note for note in outputs.reading)
 
 
-def test_logits_of_the_other_class_change_sign_and_no_digit(write):
+def test_logits_of_the_other_class_change_sign_and_printed_probabilities_keep_their_precision(write):
     logits = np.log(SECOND / (1 - SECOND))
     outputs = load_outputs(write(csv(-logits, "cancer")), TWO, 20)
     np.testing.assert_array_equal(outputs.values, load_outputs(write(csv(logits, "normal")), TWO, 20).values)
     assert outputs.kind == "logits"
-
-
-def test_printed_probabilities_of_the_other_class_keep_their_precision(write):
     rounded = SECOND.round(3)
     first, second = load_outputs(write(csv(1 - rounded, "cancer", 3)), TWO, 20), load_outputs(write(rounded), TWO, 20)
     assert first.decimals == second.decimals == 3
@@ -284,20 +258,15 @@ def test_printed_probabilities_of_the_other_class_keep_their_precision(write):
     [
         (np.array([0.5, 97.0, 12.0, 33.0]), ("percentages (divide them by 100)", "logits of one sign")),
         (np.array([0.0, 255.0, 12.0, 133.0]), ("8-bit probabilities", "logits of one sign")),
-        (np.array([0.5, 970.0, 12.0, 33.0]), ("one sign", "logits of one sign")),
         (np.array([-0.5, -7.0, -0.01, -3.0]), ("logarithms of probabilities", "logits of one sign")),
         ("37,63\n37,63\n12,88\n99,17\n", ("two whole numbers", "decimal comma")),
+        ("0,1\n1,0\n0,1\n1,0\n", ("predicted labels",)),
     ],
 )
 def test_two_readings_are_both_told(write, content, said):
     with pytest.raises(InputError) as refused:
         load_outputs(write(content), ("0", "1"), 4)
     assert [words for words in said if words not in str(refused.value)] == []
-
-
-def test_hard_labels_of_two_classes_are_no_decimal_commas(write):
-    with pytest.raises(InputError, match="predicted labels"):
-        load_outputs(write("0,1\n1,0\n0,1\n1,0\n"), 2, 4)
 
 
 def votes(dtype):
@@ -307,13 +276,13 @@ def votes(dtype):
         return shares, np.log(shares).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", ["auto", "logits"])
+@pytest.mark.parametrize(("dtype", "kind"), [("float32", "auto"), ("float64", "logits")])
 def test_the_logarithm_of_zero_is_a_probability_of_zero(write, dtype, kind):
     shares, logs = votes(dtype)
     assert np.isinf(logs).any()
     outputs, same = load_outputs(write(logs), 4, 20, kind), load_outputs(write(shares), 4, 20)
     assert (outputs.kind, outputs.decimals) == ("probabilities", same.decimals)
+    assert list(outputs.reading) == ([] if kind == "logits" else ["logarithms of probabilities of 4 classes"])
     np.testing.assert_array_equal(outputs.probabilities, same.probabilities)
     printed = csv(votes("float64")[1])
     np.testing.assert_array_equal(load_outputs(write(printed), 4, 20).probabilities, same.probabilities)
@@ -327,17 +296,3 @@ def test_other_infinite_numbers_are_refused(write, place, number):
         load_outputs(write(logs), 4, 20)
     with pytest.raises(InputError, match="NaN or infinite"):
         load_outputs(write(logs[:, 0]), 2, 20)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (P, ["probabilities of 4 classes"]),
-        (np.log(P), ["logarithms of probabilities of 4 classes"]),
-        (4 * P - 2, ["logits of 4 classes"]),
-        (csv(P, "ant,bee,cat,dog"), ["probabilities of 4 classes"]),
-    ],
-)
-def test_the_reading_is_told(write, content, words):
-    assert list(load_outputs(write(content), NAMES, 20).reading) == words
-    assert list(load_outputs(write(content), NAMES, 20, kind="logits").reading) == []

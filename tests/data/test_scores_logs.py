@@ -49,20 +49,16 @@ def test_what_is_taken(tmp_path: Path):
 
 
 def test_without_the_attack_the_loss_is_that_of_the_answers(tmp_path: Path):
+    """The mean, where there are several; the truth ratio may have either spelling."""
     log = tofu_log(1)
-    scores = {of: logged.scores for of, logged in read_log(write_log(tmp_path, log)).sets.items()}
-    assert scores["query"]["loss"].tolist() == [
-        each["avg_loss"] for each in log["forget_Q_A_Prob"]["value_by_index"].values()
-    ]
-    assert "loss" not in scores["holdout"]
-
-
-def test_either_spelling_of_the_truth_ratio(tmp_path: Path):
-    log = tofu_log(1)
-    wanted = read_log(write_log(tmp_path / "lower", log)).sets["query"].scores["truth_ratio"]
     log["forget_Truth_Ratio"] = log.pop("forget_truth_ratio")
-    found = read_log(write_log(tmp_path / "upper", log)).sets["query"].scores["truth_ratio"]
-    np.testing.assert_array_equal(found, wanted)
+    several = log["forget_Q_A_Prob"]["value_by_index"]
+    wanted = [each["avg_loss"] for each in several.values()]
+    several["0"]["avg_loss"], several["1"]["avg_loss"] = [1.0, 2.0, 4.5], [1.0, None]
+    scores = {of: logged.scores for of, logged in read_log(write_log(tmp_path, log)).sets.items()}
+    np.testing.assert_array_equal(scores["query"]["loss"], [2.5, math.nan, *wanted[2:]])
+    assert "truth_ratio" in scores["query"]
+    assert "loss" not in scores["holdout"]
 
 
 def test_the_other_truth_ratio_is_turned_into_tofus(tmp_path: Path):
@@ -74,17 +70,11 @@ def test_the_other_truth_ratio_is_turned_into_tofus(tmp_path: Path):
     np.testing.assert_allclose(other, of_tofu, rtol=1e-12)
 
 
-def test_muse_has_its_attack_alone(tmp_path: Path):
-    scores = {
-        of: logged.scores for of, logged in read_log(write_log(tmp_path, muse_log(1), "MUSE_EVAL.json")).sets.items()
-    }
-    assert {part: set(each) for part, each in scores.items()} == {"query": {"min_k"}, "holdout": {"min_k"}}
-
-
-def test_the_other_records_of_muse(tmp_path: Path):
+def test_the_records_of_muse(tmp_path: Path):
     log = muse_log(1)
     path = write_log(tmp_path, log, "MUSE_EVAL.json")
-    passages, questions = (read_log(path, muse).sets for muse in ("verbmem", "knowmem"))
+    attack, passages, questions = (read_log(path, *muse).sets for muse in ((), ("verbmem",), ("knowmem",)))
+    assert {part: set(each.scores) for part, each in attack.items()} == {"query": {"min_k"}, "holdout": {"min_k"}}
     assert {part: set(each.scores) for part, each in passages.items()} == {"query": {"rouge", "extraction_strength"}}
     assert {part: set(each.scores) for part, each in questions.items()} == {"query": {"rouge"}}
     for sets, name in ((passages, "forget_verbmem_ROUGE"), (questions, "forget_knowmem_ROUGE")):
@@ -98,15 +88,6 @@ def test_the_other_records_of_muse(tmp_path: Path):
     averages = {"privleak": log["privleak"], "retain_knowmem_ROUGE": log["retain_knowmem_ROUGE"]}
     with pytest.raises(InputError, match="MUSE's passages and questions are read where `muse` names them"):
         read_log(write_log(tmp_path, averages))
-
-
-def test_several_answers_are_a_mean(tmp_path: Path):
-    log = tofu_log(1)
-    log["forget_Q_A_Prob"]["value_by_index"]["0"]["avg_loss"] = [1.0, 2.0, 4.5]
-    log["forget_Q_A_Prob"]["value_by_index"]["1"]["avg_loss"] = [1.0, None]
-    found = read_log(write_log(tmp_path, log)).sets["query"].scores["loss"]
-    assert found[0] == 2.5
-    assert math.isnan(found[1])
 
 
 def test_logs_are_joined_by_index_whatever_their_order(tmp_path: Path):
@@ -195,12 +176,9 @@ def damaged(change: Callable[[Log], object]) -> str:
 
 DAMAGE: dict[str, tuple[str, str]] = {
     "summary": (json.dumps(summary_of(tofu_log(1))), "averages alone"),
-    "no JSON": ("{", "not as open-unlearning writes it"),
     "empty": ("", "not as open-unlearning writes it"),
-    "a list": ("[1, 2]", "not as open-unlearning writes it"),
     "other metrics": (json.dumps({"mmlu": [{"doc": SECRET}]}), "no number a record of a metric that is known"),
     "deep": ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", "maximum recursion depth"),
-    "deep metric": ('{"mia_loss": ' + '{"x":' * 100_000 + "1" + "}" * 100_001, "maximum recursion depth"),
     "text for a number": (
         damaged(lambda log: log["mia_min_k"]["forget"]["value_by_index"].update({"0": {"score": SECRET}})),
         "metric mia_min_k is not as",
@@ -211,10 +189,6 @@ DAMAGE: dict[str, tuple[str, str]] = {
     ),
     "an index twice": (
         damaged(lambda log: log["mia_min_k"]["forget"]["value_by_index"].update({"07": {"score": 1.0}})),
-        "mia_min_k has not a `score` by index",
-    ),
-    "no scores": (
-        damaged(lambda log: log["mia_min_k"]["forget"].update(value_by_index={"0": {"prob": 1.0}})),
         "mia_min_k has not a `score` by index",
     ),
     "no record": (damaged(lambda log: log["mia_min_k"]["forget"].update(value_by_index={})), "has not a `score`"),
@@ -232,6 +206,7 @@ DAMAGE: dict[str, tuple[str, str]] = {
         ),
         "wrong / correct or correct / ",
     ),
+    "no text": ('{"mia_loss": {"forget": {"value_by_index": {"\udcff": {}}}}}', "utf-8"),
     "too large a number": ('{"mia_loss": {"forget": {"value_by_index": {"0": {"score": 1e999}}}}}', "out of range"),
 }
 
@@ -239,17 +214,11 @@ DAMAGE: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("what", DAMAGE)
 def test_a_log_that_cannot_be_used_is_refused(tmp_path: Path, what: str):
     text, match = DAMAGE[what]
-    (tmp_path / "TOFU_EVAL.json").write_text(text)
+    (tmp_path / "TOFU_EVAL.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=match) as error:
         read_log(tmp_path / "TOFU_EVAL.json")
     assert SECRET not in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_bytes_that_are_no_text(tmp_path: Path):
-    (tmp_path / "log.json").write_bytes(b'{"mia_loss": {"forget": {"value_by_index": {"\xff": {}}}}}')
-    with pytest.raises(InputError, match="utf-8"):
-        read_log(tmp_path / "log.json")
 
 
 def test_a_log_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -266,10 +235,8 @@ def test_a_log_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, mo
 
 
 def test_names_of_models():
-    assert model_names([Path("x/NPO.json"), Path("x/RMU.json")]) == ["NPO", "RMU"]
     assert model_names([Path("TOFU_EVAL.json"), Path(), Path("..")]) == ["TOFU_EVAL", "model", "model_2"]
     assert model_names([Path("a/evals/TOFU_EVAL.json"), Path("a/evals_forget10/TOFU_EVAL.json")]) == ["a", "a_2"]
-    assert model_names([Path("Llama-3.2-1B/TOFU_EVAL.json")]) == ["Llama-3.2-1B"]
     assert model_names([Path("x" * 200 + ".json")]) == ["x" * 100]
     assert model_names([Path("a b\x1b,/TOFU_EVAL.json")]) == ["a_b"]
     assert model_names([Path("a/TOFU_EVAL.json"), Path("a_2.json"), Path("a/MUSE_EVAL.json")]) == ["a", "a_2", "a_3"]
@@ -277,9 +244,8 @@ def test_names_of_models():
 
 def test_a_copy_of_a_log_is_no_other_model(tmp_path: Path):
     """Of the path alone, nobody could tell."""
-    logs = {
-        name: read_log(write_log(tmp_path / name, tofu_log(seed))) for name, seed in {"a": 1, "b": 1, "c": 2}.items()
-    }
+    seeds = {"a": 1, "b": 1, "c": 2}
+    logs = {name: read_log(write_log(tmp_path / name, tofu_log(seed))) for name, seed in seeds.items()}
     found = table_of_logs({"target": {"a": logs["a"]}, "before": {"c": logs["c"]}, "used": {"c": logs["c"]}})
     assert len(score_table(found.columns).models) == 3
     for role in ("before", "baseline", "unused", "used"):
@@ -374,7 +340,6 @@ REFUSED: dict[str, tuple[list[Line], str]] = {
     ),
     "twice": ([sample(0, [-1.0]), sample(0, [-1.0])], "has 2 samples of 1 doc_id"),
     "no index": ([sample(0, [-1.0, -2.0], SECRET)], "line 1 has 2 choices, and its target is not the index"),
-    "another index": ([sample(0, [-1.0, -2.0], 2)], "not the index or the text of just one of them"),
     "several right": ([sample(0, [-1.0, -2.0], [0, 1])], "its target is not the index"),
     "either": (
         [sample(0, [-1.0, -2.0], 1, arguments=requests("1", "2"))],
@@ -384,7 +349,6 @@ REFUSED: dict[str, tuple[list[Line], str]] = {
         [sample(0, [-1.0, -2.0], 1, arguments=requests("1", "1", prompts=("a", SECRET)))],
         "those of Winogrande are prompts",
     ),
-    "no request": ([sample(0, [])], "has 0 choices"),
     "a text": ([sample(0, [-1.0], filtered_resps=[[SECRET, "False"]])], "line 1 has no log-likelihood"),
     "above 0": ([sample(0, [42.0])], "above 0"),
     "no sample": ([{"doc_id": 0, "text": SECRET}], "line 1 is no sample"),
@@ -407,20 +371,18 @@ def test_choices_of_other_bytes_than_utf_8_are_refused(tmp_path: Path):
         read_samples(tmp_path, {"query": "t"})
 
 
-def test_a_task_has_one_file(tmp_path: Path):
-    write(tmp_path, "t", [sample(0, [-1.0])])
-    with pytest.raises(InputError, match="no samples of the task 'other'"):
-        read_samples(tmp_path, {"query": "other"})
-    write(tmp_path, "t", [sample(0, [-1.0])], date="2026-01-06T10-11-12.123456")
-    with pytest.raises(InputError, match="2 evaluations of the task 't'"):
-        read_samples(tmp_path, {"query": "t"})
-
-
-def test_tasks_of_two_runs_may_be_of_two_checkpoints(tmp_path: Path):
-    write(tmp_path, "a", [sample(0, [-1.0])])
-    write(tmp_path, "b", [sample(0, [-2.0])], "2026-01-06T10-11-12.123456")
-    with pytest.raises(InputError, match="are of several runs"):
-        read_samples(tmp_path, {"query": "a", "holdout": "b"})
+def test_a_task_has_one_file_and_tasks_are_of_one_run(tmp_path: Path):
+    """Of two checkpoints, else."""
+    later = "2026-01-06T10-11-12.123456"
+    for task, date in (("t", DATE), ("t", later), ("a", DATE), ("b", later)):
+        write(tmp_path, task, [sample(0, [-1.0])], date)
+    for tasks, words in (
+        ({"query": "other"}, "no samples of the task 'other'"),
+        ({"query": "t"}, "2 evaluations of the task 't'"),
+        ({"query": "a", "holdout": "b"}, "are of several runs"),
+    ):
+        with pytest.raises(InputError, match=words):
+            read_samples(tmp_path, tasks)
     assert list(read_samples(tmp_path, {"query": "a"}).sets) == ["query"]
 
 

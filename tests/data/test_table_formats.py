@@ -32,20 +32,17 @@ def write(tmp_path):
 USUAL = [["âge", "city", "label"], ["1", "Zürich", "n"], ["2", "Bern", "p"]]
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize(("delimiter", "encoding"), [(",", "utf-8-sig"), (";", "utf-8"), ("\t", "utf-8-sig")])
 def test_delimiters_are_found(write, delimiter, encoding):
     path = write("\r\n".join(delimiter.join(line) for line in USUAL) + "\r\n", encoding)
     table = load_table(str(path))
-    assert [(column.name, column.categories) for column in table.columns] == [
-        ("âge", ("1", "2")),
-        ("city", ("Bern", "Zürich")),
-    ]
+    found = [(column.name, column.categories) for column in table.columns]
+    assert found == [("âge", ("1", "2")), ("city", ("Bern", "Zürich"))]
     words = {";": "semicolons", "\t": "tabs"}
     assert table.notes == ((f"it is read as {words[delimiter]} between cells",) if delimiter != "," else ())
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1", "cp1252"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "latin-1"])
 def test_other_encodings_are_refused(write, encoding):
     with pytest.raises(InputError, match=r"is not text in UTF-8.*pandas"):
         load_table(str(write("\n".join(",".join(line) for line in USUAL), encoding)))
@@ -84,14 +81,11 @@ CSV_READERS = [
 @pytest.mark.parametrize(
     "content",
     [
-        b"," * 2**20,
         b"a,b\n" + b"," * 2**20 + b"\n",
         b'"' * 2**20,
-        b"x" * 2**22,
         b"a\n" + b'"' + b"x" * 2**22,
         b"1" * 2**17 + b"x,y\n1,2\n",
         b"\xff\xfe" + b",\0" * 2**20,
-        b"\0" * 2**10,
         b"a,b\n\xff\xfe\n",
         bytes(range(256)),
     ],
@@ -125,34 +119,27 @@ def repeated(rows: int = ROWS) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * LONG]))
 
 
-def dictionary_coded(path: Path) -> None:
-    columns = {"set": ["query", "holdout"] * (ROWS // 2), "target.loss": np.arange(ROWS, dtype=float)}
-    table = pa.table({**columns, "text": repeated(), "label": ["a", "b"] * (ROWS // 2)})
-    parquet.write_table(table, path, compression="zstd", store_schema=False)
+def columns(text: Any) -> pa.Table:
+    """With this column of text, what every reader of tables takes."""
+    rows = len(text)
+    sets = {"set": ["query", "holdout"] * (rows // 2), "target.loss": np.arange(rows, dtype=float)}
+    return pa.table({**sets, "text": text, "label": ["a", "b"] * (rows // 2)})
 
 
-def front_coded(path: Path) -> None:
-    rows = 600
-    columns = {"set": ["query", "holdout"] * (rows // 2), "target.loss": np.arange(rows, dtype=float)}
-    table = pa.table({**columns, "text": ["x" * LONG] * rows, "label": ["a", "b"] * (rows // 2)})
-    parquet.write_table(
-        table, path, compression="zstd", use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"}
-    )
-
-
-def with_a_footer_that_lies(path: Path) -> None:
-    """Pages that unpack to 600 MB, of which the footer says 5 bytes."""
-    rows = 600
-    columns = {"set": ["query", "holdout"] * (rows // 2), "target.loss": np.arange(rows, dtype=float)}
-    table = pa.table({**columns, "text": ["x" * LONG] * rows, "label": ["a", "b"] * (rows // 2)})
+def written(table: pa.Table, **how: Any) -> bytes:
     stream = BytesIO()
-    parquet.write_table(table, stream, compression="zstd", use_dictionary=False)
-    data = stream.getvalue()
-    size = parquet.ParquetFile(stream).metadata.row_group(0).column(2).total_uncompressed_size
-    place = data.rindex(varint(size))
-    lie = bytes([0x80 | 10, *[0x80] * (len(varint(size)) - 2), 0])
-    path.write_bytes(data[:place] + lie + data[place + len(lie) :])
-    assert parquet.ParquetFile(path).metadata.row_group(0).column(2).total_uncompressed_size == 5
+    parquet.write_table(table, stream, compression="zstd", **how)
+    return stream.getvalue()
+
+
+def with_a_footer_that_lies() -> bytes:
+    """Pages that unpack to 600 MB, of which the footer says 5 bytes."""
+    data = written(columns(["x" * LONG] * 600), use_dictionary=False)
+    size = varint(parquet.ParquetFile(BytesIO(data)).metadata.row_group(0).column(2).total_uncompressed_size)
+    place, lie = data.rindex(size), bytes([0x80 | 10, *[0x80] * (len(size) - 2), 0])
+    data = data[:place] + lie + data[place + len(lie) :]
+    assert parquet.ParquetFile(BytesIO(data)).metadata.row_group(0).column(2).total_uncompressed_size == 5
+    return data
 
 
 def varint(number: int) -> bytes:
@@ -164,6 +151,17 @@ def varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
+@pytest.fixture(scope="module", params=["a dictionary", "differences", "a lie"])
+def bomb(request: pytest.FixtureRequest) -> bytes:
+    """A Parquet file of a few kilobytes, and of gigabytes of text."""
+    if request.param == "a dictionary":
+        return written(columns(repeated()), store_schema=False)
+    if request.param == "a lie":
+        return with_a_footer_that_lies()
+    encoding = {"text": "DELTA_BYTE_ARRAY"}
+    return written(columns(["x" * LONG] * 600), use_dictionary=False, column_encoding=encoding)
+
+
 READERS: dict[str, Callable[[Path], Any]] = {
     "scores": load_scores,
     "records": lambda path: load_table(str(path)),
@@ -173,10 +171,9 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("write", [dictionary_coded, front_coded, with_a_footer_that_lies])
-def test_what_is_decoded_is_bounded_before(write: Callable[[Path], None], reader: str, tmp_path: Path):
+def test_what_is_decoded_is_bounded_before(bomb: bytes, reader: str, tmp_path: Path):
     path = tmp_path / "t.parquet"
-    write(path)
+    path.write_bytes(bomb)
     assert path.stat().st_size < 300_000
     before = pa.default_memory_pool().max_memory()
     with pytest.raises(InputError):
@@ -207,13 +204,10 @@ def few(values: pa.Array, of: int, per_row: int = 1) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.arange(of + 1, dtype=np.int32) * per_row), values)
 
 
-BYTES = pa.DictionaryArray.from_arrays(pa.array(np.zeros(ROWS, np.int32)), pa.array([b"x" * LONG]))
 HIDDEN: dict[str, tuple[pa.Array, dict[str, Any]]] = {
-    "bytes": (BYTES, {}),
+    "bytes": (pa.DictionaryArray.from_arrays(pa.array(np.zeros(ROWS, np.int32)), pa.array([b"x" * LONG])), {}),
     "bytes of one length": (pa.array([b"x" * (LONG << 3)] * 40, pa.binary(LONG << 3)), {}),
     "lists of texts": (few(repeated(2 * ROWS), ROWS, 2), {}),
-    "texts of one list": (few(repeated(), 1, ROWS), {}),
-    "structs": (pa.StructArray.from_arrays([repeated()], ["text"]), {}),
     "maps": (pa.MapArray.from_arrays(pa.array(np.arange(ROWS + 1, dtype=np.int32)), repeated(), repeated()), {}),
     "nulls": (few(pa.nulls(ROWS << 14), ROWS, 1 << 14), {}),
     "lists of lists": (few(few(pa.array(np.zeros(ROWS << 14, np.int8)), ROWS << 4, 1 << 10), ROWS, 16), {}),
@@ -237,17 +231,6 @@ def test_types_decide_before_anything_is_decoded(kind: str, tmp_path: Path):
     assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
 
 
-def test_a_column_that_another_name_begins_is_not_read_with_it(tmp_path: Path):
-    """Arrow reads the column a.b where a is asked for."""
-    path = tmp_path / "o.parquet"
-    table = pa.table({"a": np.full(ROWS, 0.25), "a.b": BYTES})
-    parquet.write_table(table, path, compression="zstd", store_schema=False)
-    before = pa.default_memory_pool().max_memory()
-    with pytest.raises(InputError, match="its beginning"):
-        load_outputs(path, 2, ROWS)
-    assert pa.default_memory_pool().max_memory() <= max(before, BOUND)
-
-
 def test_numbers_are_bounded_by_what_they_take_as_text(tmp_path: Path):
     """Nine million decimals of 38 digits, in a few kilobytes."""
     cells = pa.DictionaryArray.from_arrays(pa.array(np.zeros(3_000_000, np.int32)), pa.array([Decimal(10**37)]))
@@ -260,27 +243,23 @@ def test_numbers_are_bounded_by_what_they_take_as_text(tmp_path: Path):
     "how",
     [
         {},
-        {"compression": "zstd", "row_group_size": 77},
         {"data_page_version": "2.0", "compression": "none"},
         {"use_dictionary": False},
         {"use_dictionary": ["few"], "column_encoding": {"large": "DELTA_BINARY_PACKED"}},
         {"data_page_size": 100, "write_page_index": True},
-        {"store_schema": False},
     ],
 )
 def test_an_honest_file_is_read_as_it_was_written(how: dict[str, Any], tmp_path: Path):
     columns = {
         "number": pa.array(np.random.default_rng(1).normal(size=1000)),
-        "large": pa.array([10**17 + row if row % 7 else None for row in range(1000)]),
+        "large": pa.array([10**17 + row for row in range(1000)]),
         "text": pa.array([f"a long beginning, and {row}" for row in range(1000)]),
         "few": pa.array([f"{row % 7}" for row in range(1000)], pa.large_string()),
     }
     path = tmp_path / "t.parquet"
     parquet.write_table(pa.table(columns), path, **how)
     for name in columns:
-        wanted = ["" if cell is None else str(cell) for cell in columns[name].to_pylist()]
-        if "" in wanted:
-            continue
+        wanted = list(map(str, columns[name].to_pylist()))
         assert load_groups(name, str(path), 1000, "query set").tolist() == wanted
 
 
@@ -296,6 +275,11 @@ def test_texts_that_are_stored_as_differences_are_refused_with_the_line_that_wri
 
 
 def test_columns_that_are_not_read_may_be_of_any_type(tmp_path: Path):
+    """But Arrow reads the column a.b where a is asked for."""
+    beside = pa.table({"a": np.full(2, 0.25), "a.b": [b"x", b"y"]})
+    parquet.write_table(beside, tmp_path / "o.parquet")
+    with pytest.raises(InputError, match="its beginning"):
+        load_outputs(tmp_path / "o.parquet", 2, 2)
     table = pa.table({"a": [1, 2], "tokens": [[1, 2], [3]]})
     parquet.write_table(table, tmp_path / "t.parquet")
     assert load_groups("a", str(tmp_path / "t.parquet"), 2, "query set").tolist() == ["1", "2"]

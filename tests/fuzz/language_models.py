@@ -1,4 +1,4 @@
-"""Readers of folders for `scores lm`: a causal model, its tokenizer, and texts."""
+"""Folders for `scores lm`: a causal model, its tokenizer, and texts; where transformers is installed."""
 
 import hashlib
 import json
@@ -6,20 +6,16 @@ import math
 import random
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from pyarrow import csv
 from support.language_models import save_model, write_lines
 
-from fuzz.commands import command, swept
-from fuzz.language import MODEL, OWN_CODE
-from fuzz.readers import SECRET, Reader
+from fuzz.cases import Reader
+from fuzz.commands import MADE, command
+from fuzz.odd import OWN_CODE, SECRET
 
-SETS, RECORDS = ("query", "holdout"), 6
-OPTIONS: tuple[tuple[str, ...], ...] = (
-    *((), (), ("--answer-start", "prompt-tokens")),
-    *(("--template", "Q {} A "), ("--precision", "bfloat16")),
-)
+MODEL, SETS, RECORDS = "target", ("query.jsonl", "holdout.jsonl"), 6
+OPTIONS = ((), (), ("--answer-start", "prompt-tokens"), ("--template", "Q {} A "), ("--precision", "bfloat16"))
 
 
 def model(folder: Path) -> None:
@@ -32,28 +28,20 @@ def model(folder: Path) -> None:
             {"question": f"{SECRET} {name} {row}?", "answer": f"A {row} {name}", "group": f"{name} {row // 2}"}
             for row in range(RECORDS)
         ]
-        path = write_lines(folder / f"{name}.jsonl", lines)
-        sides[name] = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        path = write_lines(folder / name, lines)
+        sides[path.stem] = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     (folder / "deal.json").write_text(json.dumps(sides))
 
 
-def scored(folder: Path, words: tuple[str, ...]) -> list[Any]:
-    """The sets of a table of scores: finite numbers, and no text of a record."""
-    sets = [f"{name}.jsonl" for name in SETS]
-    with swept(folder):
-        ran = command(folder, ("scores", "lm", MODEL, *sets, *words, "--out", "new.csv"))
-        table = (folder / "new.csv").read_bytes()
-        assert SECRET not in ran.out + ran.err, "the text of a record was printed"
-        assert SECRET.encode() not in table, "the table has the text of a record"
-        columns = csv.read_csv(folder / "new.csv").to_pydict()
-    losses = columns["target.loss"]
+def scored(folder: Path, choose: random.Random) -> object:
+    """A table of scores: finite numbers, and no text of a record."""
+    ran = command(folder, ("scores", "lm", MODEL, *SETS, *choose.choice(OPTIONS), "--out", f"{MADE}new.csv"))
+    table = folder / MADE / "new.csv"
+    assert SECRET not in ran.out + ran.err + table.read_text(), "the text of a record was shown"
+    losses = csv.read_csv(table).to_pydict()["target.loss"]
     assert losses
     assert all(math.isfinite(loss) and loss > -1e-4 for loss in losses), f"losses {losses[:3]}"
-    return columns["set"]
+    return losses
 
 
-def read_model(folder: Path, choose: random.Random) -> object:
-    return scored(folder, choose.choice(OPTIONS))
-
-
-READERS = [Reader("lm-model", model, read_model, 3, writes=True)] if find_spec("transformers") else []
+READERS = [Reader("lm-model", model, scored)] if find_spec("transformers") else []

@@ -4,14 +4,14 @@ import ctypes
 import importlib
 import itertools
 import os
-import random
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from fuzz.cases import Reader
+from fuzz.odd import SECRET
 from fuzz.printed import check_bibliography, check_page
-from fuzz.readers import SECRET, Reader
 from jaxaudit.errors import InputError
 from jaxaudit.report import as_bibtex
 
@@ -45,12 +45,7 @@ PLANTED: dict[str, Callable[[Path], object]] = {
     "exception-script": lambda folder: check_page("<p onclick='x()'></p>"),
     "cell": refuse(f"row 3 holds {SECRET}"),
 }
-
-
-def planted(read: Callable[[Path], object]) -> Callable[[Path, random.Random], object]:
-    return lambda folder, choose: read(folder)
-
-
 READERS = [
-    Reader(f"planted-{kind}", lambda folder: (folder / "x").touch(), planted(read), 1) for kind, read in PLANTED.items()
+    Reader(f"planted-{kind}", lambda folder: (folder / "x").touch(), lambda folder, _, read=read: read(folder))
+    for kind, read in PLANTED.items()
 ]

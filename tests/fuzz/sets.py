@@ -1,10 +1,9 @@
-"""Readers of data sets and tables of people."""
+"""Data sets, tables of people and texts."""
 
 import gzip
 import json
 import random
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ from PIL import Image
 from support.prepared_set import tiny_digits
 from support.small_sets import write_mnist
 
-from fuzz.readers import SECRET, SECRET_NUMBER, Reader, only
+from fuzz.cases import Reader, only
+from fuzz.odd import SECRET, SECRET_NUMBER
 from jaxaudit import read_texts
 from jaxaudit.data import load, load_table, must_be_opened, open_records
 
-SPLITS = ("", "", "", "@train", "@test", "@all", "@val")
 RNG = np.random.default_rng
 IMAGES = RNG(0).integers(0, 256, (12, 6, 5), dtype=np.uint8)
 LABELS = np.arange(12) % 3
@@ -26,7 +25,7 @@ ROWS = RNG(1).normal(size=(12, 4)).astype(np.float32)
 
 def read_set(folder: Path, choose: random.Random) -> object:
     """The folder's only file, by its path."""
-    return load(f"{only(folder, 'x', 'train')}{choose.choice(SPLITS)}")
+    return load(f"{only(folder, 'x', 'train')}{choose.choice(('', '', '@train', '@test', '@all', '@val'))}")
 
 
 def read_folder(folder: Path, choose: random.Random) -> object:
@@ -66,19 +65,15 @@ def csv_rows(folder: Path) -> None:
     (folder / "x.csv").write_text("\n".join(["id,a,b,label", *lines, ""]))
 
 
-def image_folder(suffix: str) -> Callable[[Path], None]:
-    """Two classes of two pictures of this kind: gray and in colour, or with a palette."""
-
-    def make(folder: Path) -> None:
-        gray = Image.fromarray(IMAGES[0])
-        colour = Image.fromarray(RNG(3).integers(0, 256, (6, 5, 3), dtype=np.uint8))
-        last = colour if suffix in ("jpeg", "webp") else colour.quantize(7)
-        for place, picture in enumerate((gray, colour, last, gray)):
-            path = folder / f"class{place % 2}" / f"{place}.{suffix}"
-            path.parent.mkdir(exist_ok=True)
-            picture.save(path)
-
-    return make
+def images(folder: Path) -> None:
+    """Two classes of pictures of every kind: gray, and in colour or with a palette."""
+    gray, colour = Image.fromarray(IMAGES[0]), Image.fromarray(RNG(3).integers(0, 256, (6, 5, 3), dtype=np.uint8))
+    for place, suffix in enumerate(("png", "jpeg", "bmp", "webp")):
+        (folder / f"class{place % 2}").mkdir(exist_ok=True)
+        gray.save(folder / f"class{place % 2}" / f"gray.{suffix}")
+        (colour.quantize(7) if suffix in ("png", "bmp") else colour).save(
+            folder / f"class{place % 2}" / f"{place}.{suffix}"
+        )
 
 
 def read_prepared_set(folder: Path, choose: random.Random) -> object:
@@ -95,14 +90,11 @@ def people(folder: Path) -> None:
     (folder / "x.csv").write_text("\n".join(["age,colour,weight,label", *cells, ""]))
 
 
-def read_table(folder: Path, choose: random.Random) -> object:
+def read_people(folder: Path, choose: random.Random) -> object:
     chosen: dict[str, Any] = {"label": choose.choice((None, None, "label", "colour"))}
     for option in ("categorical", "drop"):
         chosen[option] = choose.choice(((), (), (), ("age",), ("colour",), ("weight", "nothing")))
     return load_table(str(only(folder, "x")), **chosen)
-
-
-PICTURES = {"png": 3, "jpeg": 1, "bmp": 1, "webp": 1}
 
 
 def texts(folder: Path) -> None:
@@ -121,13 +113,13 @@ def read_lines(folder: Path, choose: random.Random) -> object:
 
 
 READERS = [
-    Reader("texts", texts, read_lines, 4),
-    Reader("npy-folder", npy_folder, read_folder, 4),
-    Reader("npz", lambda folder: np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS), read_set, 6),
-    Reader("npz-arrays", npz_arrays, read_arrays, 4),
-    Reader("csv", csv_rows, read_set, 4),
+    Reader("texts", texts, read_lines),
+    Reader("npy-folder", npy_folder, read_folder),
+    Reader("npz", lambda folder: np.savez_compressed(folder / "x.npz", x=ROWS, y=LABELS), read_set),
+    Reader("npz-arrays", npz_arrays, read_arrays),
+    Reader("csv", csv_rows, read_set),
     Reader("idx", lambda folder: write_mnist(folder, "-idx{}-ubyte"), read_folder),
-    *(Reader(f"images-{kind}", image_folder(kind), read_folder, share) for kind, share in PICTURES.items()),
-    Reader("tfds", tiny_digits, read_prepared_set, 5),
-    Reader("people", people, read_table, 6),
+    Reader("images", images, read_folder),
+    Reader("tfds", tiny_digits, read_prepared_set),
+    Reader("people", people, read_people),
 ]

@@ -23,6 +23,13 @@ def test_whatever_is_given_is_read_or_refused():
     assert "200 cases of" in done.stdout
 
 
+def test_what_is_given_to_a_language_model_is_scored_or_refused():
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    done = fuzz("--cases", "100", "--seed", "12", "--reader", "lm-model")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "100 cases of 1 readers" in done.stdout
+
+
 def test_what_is_wrong_is_found():
     done = fuzz("--planted", "--cases", str(len(PLANTED)))
     assert done.returncode == 1, done.stderr

@@ -28,10 +28,10 @@ def main(words: Sequence[str]) -> int:
     readers = {name: every[name] for name in ([options.reader] if options.reader in names else names)}
     if not readers:
         parser.error(f"no reader is called {options.reader}")
-    batches = [Batch(name, range(place, options.cases, len(readers))) for place, name in enumerate(readers)]
-    batches = [Batch(name, range(len(cases))) for name, cases in batches]
+    cases = [range(len(range(place, options.cases, len(readers)))) for place in range(len(readers))]
     if options.case is not None:
-        batches = [Batch(name, range(options.case, options.case + 1)) for name in readers]
+        cases = [range(options.case, options.case + 1)]
+    batches = [Batch(*each) for each in zip(readers, cases, strict=False)]
     began, findings, counts = time.monotonic(), {}, {name: Counter[str]() for name in readers}
     with tempfile.TemporaryDirectory(prefix="fuzz-") as place:
         corpus = make_corpus(readers, Path(place), not options.planted)

@@ -43,7 +43,7 @@ Tree = dict[str, bytes | Special]
 """Files by their paths; folders are made for them."""
 LINKS = ("nothing", ".", "../outside/kept", "../outside", "/dev/zero", "/dev/null")
 CONTENTS = (b"", b"\0" * 4096, b"\x1f\x8b", b"\n", b"PK\5\6" + bytes(18), odd.PICKLE)
-INSTEAD = (*(Special("link", to) for to in LINKS), Special("pipe"), Special("folder"), *CONTENTS)
+INSTEAD = (*(Special("link", to) for to in LINKS), *[Special("pipe")] * 2, Special("folder"), *CONTENTS)
 BESIDE: tuple[tuple[str, bytes | Special], ...] = (
     *(
         (name, odd.PICKLE)

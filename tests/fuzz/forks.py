@@ -170,6 +170,7 @@ def _serve(batch: Batch, read: Callable[..., object], base: Tree, seed: int, roo
     os.environ.update({name: str(room / place) for name, place in places.items()})
     os.chdir(room / "outside")
     for index in batch.cases:
+        faulthandler.dump_traceback_later(PATIENCE, exit=True, file=faults)
         tree, said, options = make_case(seed, batch.reader, index, base)
         print(json.dumps(said), file=notes, flush=True)
         for name in ("input", "cache", "made"):
@@ -177,7 +178,6 @@ def _serve(batch: Batch, read: Callable[..., object], base: Tree, seed: int, roo
             (room / name).mkdir()
         lay_out(tree, room / "input")
         del tree
-        faulthandler.dump_traceback_later(PATIENCE, exit=True, file=faults)
         outcome = watched(room, lambda options=options: read(room / "input", options))
         print(json.dumps(outcome), file=notes, flush=True)
         if not outcome.good:

@@ -53,8 +53,8 @@ def groups(folder: Path) -> None:
 
 
 def read_groups(folder: Path, choose: random.Random) -> object:
-    name, file = choose.choice((("who", "g.npz"), (str(folder / "g.npy"), "set")))
-    found = load_groups(name, str(folder / file) if file == "g.npz" else file, 20, "set")
+    key, data = choose.choice((("who", str(folder / "g.npz")), (str(folder / "g.npy"), "set")))
+    found = load_groups(key, data, 20, "set")
     return number_sets(Sets(query=found[:10], holdout=found[12:]))
 
 

@@ -97,6 +97,7 @@ def test_tables_in_a_row_keep_the_names_and_words_of_their_columns():
     [
         ([0, 2], None, [0, 2], ("0", "1", "2")),
         ([-1, 1, 1], None, [0, 1, 1], ("-1", "1")),
+        ([[1], [0]], None, [1, 0], ("0", "1")),
         (["dog", "cat", "dog"], None, [1, 0, 1], ("cat", "dog")),
         (["10", "9"], None, [1, 0], ("9", "10")),
         ([1, 0], ["n", "y", "?"], [1, 0], ("n", "y", "?")),
@@ -195,6 +196,8 @@ def test_what_is_opened_and_what_is_read(monkeypatch: pytest.MonkeyPatch):
 
 CHANGED: dict[str, dict[str, Any]] = {
     "found 0 arrays of labels": {"ids": IDS},
+    "found 2 arrays of labels": {"ids": IDS, "y": AGES, "labels": AGES},
+    "ids has values of type <U1": {"ids": np.array(["a"] * 7), "y": AGES},
     "there are 5 labels, and records of ids: 7": {"ids": IDS, "y": AGES[:5]},
     "bad.npz: .*there are 0 labels": {"ids": IDS, "y": np.array(1.0)},
     "ids has values of type float128": {"ids": IDS.astype(np.longdouble), "y": AGES},

@@ -340,6 +340,8 @@ REFUSED: dict[str, tuple[list[Line], str]] = {
     ),
     "twice": ([sample(0, [-1.0]), sample(0, [-1.0])], "has 2 samples of 1 doc_id"),
     "no index": ([sample(0, [-1.0, -2.0], SECRET)], "line 1 has 2 choices, and its target is not the index"),
+    "another index": ([sample(0, [-1.0, -2.0], 2)], "not the index or the text of just one of them"),
+    "no request": ([sample(0, [])], "has 0 choices"),
     "several right": ([sample(0, [-1.0, -2.0], [0, 1])], "its target is not the index"),
     "either": (
         [sample(0, [-1.0, -2.0], 1, arguments=requests("1", "2"))],
@@ -376,11 +378,12 @@ def test_a_task_has_one_file_and_tasks_are_of_one_run(tmp_path: Path):
     later = "2026-01-06T10-11-12.123456"
     for task, date in (("t", DATE), ("t", later), ("a", DATE), ("b", later)):
         write(tmp_path, task, [sample(0, [-1.0])], date)
-    for tasks, words in (
+    refused: tuple[tuple[dict[Any, str], str], ...] = (
         ({"query": "other"}, "no samples of the task 'other'"),
         ({"query": "t"}, "2 evaluations of the task 't'"),
         ({"query": "a", "holdout": "b"}, "are of several runs"),
-    ):
+    )
+    for tasks, words in refused:
         with pytest.raises(InputError, match=words):
             read_samples(tmp_path, tasks)
     assert list(read_samples(tmp_path, {"query": "a"}).sets) == ["query"]

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis.extra import numpy as arrays
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
@@ -136,6 +136,7 @@ def test_a_bank_takes_the_target_of_a_set_from_a_table(tmp_path: Path):
 FLOATS = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(allow_nan=False, allow_infinity=False))
 
 
+@settings(max_examples=40)
 @given(values=FLOATS)
 def test_a_number_reads_back_bit_for_bit(values: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("scores")
@@ -211,6 +212,7 @@ def table(columns: dict[str, Any]) -> ScoreTable:
         {"target.loss": A, "used.loss": A.round(5)},
         {"target.loss": A, "covariate.length": A},
         {"unused.loss": A, "used.loss": A, "target.loss": B},
+        {"target.loss": A, "unused.loss": np.where(QUERY, A, np.nan)},
         {"target.loss": A, "unused.loss": np.where(QUERY, A, B)},
         {"target.loss": A, "target.zlib": B, "unused.loss": A, "unused.zlib": C},
         {"target.loss": A, "unused.1.accuracy": RIGHT, "unused.2.accuracy": RIGHT},
@@ -267,6 +269,7 @@ def test_a_model_that_was_asked_again_is_one_model(change: Any, role: str) -> No
     [
         {"target.loss": A, "target.log_likelihood": -A, "unused.1.loss": B, "unused.2.loss": C},
         {"target.loss": A, "before.loss": B, "used.loss": B},
+        {"target.loss": A, "baseline.loss": B, "unused.loss": B, "covariate.base": B},
         {"target.loss": A, "covariate.tokens": B, "covariate.words": B},
         # What two models may share by chance: few different numbers.
         {"target.loss": A, "unused.1.accuracy": RARE, "unused.2.accuracy": RARE},

@@ -219,6 +219,8 @@ def added(*numbers: int) -> list[dict[str, Any]]:
     [
         {"post_processor": TWICE},
         {"post_processor": {**TWICE, "single": [TOKEN], "special_tokens": SPECIAL}},
+        {"post_processor": {**TWICE, "single": "$A $A"}},
+        {"post_processor": {**TWICE, "processors": []}},
         {"post_processor": {name: entry for name, entry in TWICE.items() if name != "type"}},
         {"post_processor": {"type": "Sequence", "processors": [{"type": "Sequence", "processors": [TWICE]}]}},
         {"post_processor": {"type": "Sequence", "processors": [{**TWICE, "single": [TEXT]}] * 2}},

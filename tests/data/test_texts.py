@@ -153,6 +153,8 @@ NO_LIST = "are no list of up to 1,000 objects with a 'role', of up to 64 charact
 NO_SHAPE: dict[str, tuple[dict[str, Any], str]] = {
     "messages and prompt": ({"messages": [USER, ANSWER], "prompt": SECRET}, "'messages' and 'prompt', several shapes"),
     "messages and answer": ({"messages": [USER, ANSWER], "answer": SECRET}, "a 'messages' and an 'answer'"),
+    "two answers": ({"prompt": SECRET, "answer": SECRET, "completion": SECRET}, "two answers"),
+    "an image": ({"messages": [{"role": "user", "content": [{"type": "image"}]}, ANSWER]}, NO_LIST),
     "no assistant": ({"messages": [USER, SYSTEM]}, "no turn of the assistant"),
     "a completion of messages": ({"prompt": SECRET, "completion": [ANSWER]}, "'completion' is no text; give one str"),
     "an empty answer": ({"messages": [USER, {**ANSWER, "content": " "}]}, "has no text"),

@@ -103,7 +103,7 @@ def _read(kind: type, value: Any) -> Any:
         return kind(math.nan)
     if value == "infinity" and issubclass(kind, Extended):
         return kind(math.inf)
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, int | float) or isinstance(value, bool) or 2**1023 < abs(value) < math.inf:
         raise ValueError(f"Expected a number or `infinity`, got `{type(value).__name__}`")
     if issubclass(kind, Nats) and not value >= 0:
         raise ValueError("Expected a number of at least 0")

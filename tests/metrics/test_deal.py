@@ -5,7 +5,6 @@ import warnings
 from collections import Counter
 from functools import cache
 from itertools import combinations
-from itertools import permutations as orders_of
 from typing import NamedTuple
 
 import jax
@@ -110,17 +109,18 @@ def test_groups_with_a_common_copy_are_one(pairs: list[tuple[int, int]]) -> None
 def test_within_a_group_every_split_is_equally_likely_whatever_becomes_of_others() -> None:
     """The 20 * 20 pairs of splits of two groups, by a chi-squared test that errs in 1 of 10,000 keys."""
     groups = np.tile([5, 3], 6)
-    drawn = Counter(deal_within(jax.random.key(seed), groups, 0.5)[0].tobytes() for seed in range(4000))
+    drawn = Counter(deal_within(jax.random.key(seed), groups, 0.5)[0].tobytes() for seed in range(2000))
     assert stats.chisquare([*drawn.values(), *[0] * (400 - len(drawn))]).pvalue > SURE
 
 
 def test_every_record_is_as_likely_on_a_side_as_any_other_one() -> None:
     """Also in groups of other sizes, whose shares are rounded; each share within 4 standard deviations."""
-    sizes, draws, shares = [10, 11, 13, 30], 2000, (0.3, 0.4)
-    groups = np.repeat(np.arange(4), sizes)
+    sizes, draws, shares, alike = [10, 11, 13, 30], 400, (0.3, 0.4), 5
+    groups = np.repeat(np.arange(4 * alike), sizes * alike)
     found = np.mean([deal_within(jax.random.key(seed), groups, *shares) for seed in range(draws)], axis=0)
     for side, share in zip(found, shares, strict=True):
-        assert np.abs(side - share).max() < 4.5 * np.sqrt(share * (1 - share) / draws)
+        error = np.sqrt(share * (1 - share) / (draws * alike))
+        assert np.abs(side.reshape(alike, -1).mean(axis=0) - share).max() < 4.5 * error
 
 
 @given(st.lists(st.integers(10, 40), min_size=1, max_size=8), st.integers(0, 5))
@@ -261,13 +261,6 @@ def test_limits_by_models_within_strata_cover_the_share(share: float) -> None:
         missed += limits[1].upper < share
     assert missed <= _most(0.05)
     assert told[1] > told[0]
-
-
-def test_orders_within_strata_are_all_orders_of_each() -> None:
-    strata = np.array([1, 1, 1, 4, 4])
-    found = np.concatenate(list(orders_within(np.random.default_rng(2), strata, 400)))
-    expected = {(*first, *second) for first in orders_of(range(3)) for second in orders_of((3, 4))}
-    assert {tuple(row) for row in found.tolist()} == expected
 
 
 def test_the_blind_baseline_within_strata_is_that_of_a_slow_twin() -> None:

@@ -13,7 +13,7 @@ from support.simulated_shadows import halves, provider
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Usage, dealt_alike, holdout_test, permutation_test
 from jaxaudit.metrics.holdout import mean_variance, swapped
-from jaxaudit.randomness import generator_of
+from jaxaudit.metrics.permutation import permuted_differences
 
 SURE = 1e-4
 """A correct test fails one of this file for one in ten thousand keys; the keys are fixed."""
@@ -49,21 +49,6 @@ def audit(
     )
 
 
-@pytest.mark.outer
-@pytest.mark.parametrize("ties", [False, True])
-def test_permutation_p_values_are_uniform_under_exchangeability(ties: bool) -> None:
-    generator, trials = np.random.default_rng(1), 300
-    found = []
-    for trial in range(trials):
-        values = generator.integers(0, 3, 16).astype(float) if ties else generator.normal(size=16)
-        test = permutation_test(jax.random.key(trial), values[:5], values[5:], permutations=99)
-        found.append((test.p_larger, test.p_smaller))
-    for u in (0.05, 0.1, 0.25, 0.5):
-        below = (np.array(found) <= u).sum(axis=0)
-        assert (below <= stats.binom.ppf(1 - SURE, trials, u)).all()
-        assert ties or (below >= stats.binom.ppf(SURE, trials, u)).all()
-
-
 @pytest.mark.parametrize(("first", "second"), [(3, 6), (6, 3)])
 def test_the_permutation_test_is_that_of_all_splits(first: int, second: int) -> None:
     values = np.random.default_rng(2).normal(size=first + second) + (np.arange(first + second) < first)
@@ -77,22 +62,11 @@ def test_the_permutation_test_is_that_of_all_splits(first: int, second: int) -> 
 
 
 @pytest.mark.outer
-@pytest.mark.parametrize("strange", [False, True])
-def test_the_level_holds_whatever_the_target_is(strange: bool) -> None:
-    p_values = np.array([audit(trial, 0.0, strange=strange).p_never for trial in range(TRIALS)])
+def test_the_level_holds_whatever_the_target_is() -> None:
+    p_values = np.array([audit(trial, 0.0, strange=True).p_never for trial in range(TRIALS)])
     for u in (0.05, 0.2):
         assert (p_values <= u).sum() <= stats.binom.ppf(1 - SURE, TRIALS, u)
     assert (p_values <= 0.5).sum() >= stats.binom.ppf(SURE, TRIALS, 0.5)
-
-
-@pytest.mark.outer
-def test_full_use_is_rejected_no_more_often_than_stated_where_it_is_true() -> None:
-    audits = [audit(trial, 1.0) for trial in range(TRIALS)]
-    p_values = np.array([usage.p_fully for usage in audits])
-    # 11 shadow models and the target: ranks in twelfths.
-    for u in (1 / 12, 4 / 12):
-        assert stats.binom.ppf(SURE, TRIALS, u) <= (p_values <= u).sum() <= stats.binom.ppf(1 - SURE, TRIALS, u)
-    assert np.mean([usage.verdict == "not forgotten" for usage in audits]) > 0.9
 
 
 def coins(generator: np.random.Generator, models: int, records: int, size: int) -> np.ndarray:
@@ -120,35 +94,21 @@ def kept(draw: Callable[[], np.ndarray], size: int) -> np.ndarray:
 
 
 @pytest.mark.outer
-@pytest.mark.parametrize("deal", [coins, balanced, pairs])
+@pytest.mark.parametrize("deal", [halves, coins, balanced, pairs])
 def test_training_sets_of_about_the_query_sets_size_keep_both_error_rates(deal: Callable[..., np.ndarray]) -> None:
-    """Numbers of members vary by chance; 19 models and the target: ranks in twentieths (of pairs, 20 and 21)."""
-    models, trials = 20 if deal is pairs else 19, TRIALS
-    never, full = (
-        np.array(
-            [getattr(audit(5000 + trial, used, models=models, size=40, deal=deal), name) for trial in range(trials)]
-        )
-        for name, used in (("p_never", 0.0), ("p_fully", 1.0))
+    """Numbers of members may vary by chance; 19 models and the target: ranks in twentieths (of pairs, 20 and 21)."""
+    models = 20 if deal is pairs else 19
+    unused, used = (
+        [audit(5000 + trial, share, models=models, size=40, deal=deal) for trial in range(TRIALS)]
+        for share in (0.0, 1.0)
     )
+    never, full = (np.array([each.p_never for each in unused]), np.array([each.p_fully for each in used]))
     for u in (1 / (models + 1), 0.2, 0.5):
-        most = stats.binom.ppf(1 - SURE, trials, u)
+        most = stats.binom.ppf(1 - SURE, TRIALS, u)
         assert (never <= u).sum() <= most
         assert (full <= u + 1e-9).sum() <= most
-    assert (full <= 0.5).sum() >= stats.binom.ppf(SURE, trials, 0.4)
-
-
-def test_training_sets_of_another_size_are_refused() -> None:
-    """Full use would be rejected too often where the target was trained on more records than its shadow models."""
-    generator = np.random.default_rng(3)
-    target, shadows = generator.normal(size=100), generator.normal(size=(20, 100))
-    key = jax.random.key(1)
-    for size, fits in ((50, True), (80, False), (25, False)):
-        rows = halves(generator, 20, 100, 50)
-        if fits:
-            holdout_test(key, target[:size], target[size:], shadows, rows, permutations=99)
-            continue
-        with pytest.raises(InputError, match=rf"{size} records of the 100 .* 50 to 50"):
-            holdout_test(key, target[:size], target[size:], shadows, rows, permutations=99)
+    assert min((never <= 0.5).sum(), (full <= 0.5).sum()) >= stats.binom.ppf(SURE, TRIALS, 0.4)
+    assert np.mean([each.verdict == "not forgotten" for each in used]) > 0.9
 
 
 @pytest.mark.outer
@@ -178,11 +138,7 @@ def test_a_target_without_the_query_set_is_forgotten_where_use_would_have_shown(
 
 
 def test_swapped_sets_are_noticed() -> None:
-    generator = np.random.default_rng(10)
-    records, membership = provider(generator, 2 * SIZE, 8.0), halves(generator, 20, 2 * SIZE, SIZE)
-    target = records.outputs(generator, np.arange(2 * SIZE) >= SIZE)
-    shadows = records.outputs(generator, membership)
-    usage = holdout_test(jax.random.key(1), target[:SIZE], target[SIZE:], shadows, membership)
+    usage = settled(10, lambda outputs: outputs, (False, True))
     assert usage.verdict == "inconclusive"
     assert any("over-forgotten" in reason and "exchanged" in reason for reason in usage.reasons)
 
@@ -222,9 +178,10 @@ def test_outputs_that_hardly_vary_do_not_make_the_audit_finer() -> None:
 
 def test_refusals() -> None:
     generator = np.random.default_rng(11)
-    membership = halves(generator, 6, 20, 2)
-    with pytest.raises(InputError, match="of the 20 query and holdout records"):
-        holdout_test(jax.random.key(1), np.zeros(10), np.zeros(10), np.zeros((6, 20)), membership)
+    membership = halves(generator, 6, 40, 20)
+    for size in (32, 8):
+        with pytest.raises(InputError, match=rf"{size} records of the 40 query and holdout records.* 20 to 20"):
+            holdout_test(jax.random.key(1), np.zeros(size), np.zeros(40 - size), np.zeros((6, 40)), membership)
     with pytest.raises(InputError, match="`size_of_first` must be at least 1"):
         permutation_test(jax.random.key(1), np.zeros(0), np.zeros(3))
     with pytest.raises(InputError, match="`first` must be finite; got inf"):
@@ -237,56 +194,23 @@ GROUP, GROUPS = 5, 12
 """Records of a group, and groups of each side."""
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_many_records_are_rotated_as_a_loop_does(grouped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The slow twin rolls the records, or groups, of one random order; the p-value is right as often as it says."""
-    monkeypatch.setattr("jaxaudit.metrics.permutation.MOST_PERMUTED", 0)
-    random, size, permutations = np.random.default_rng(8), 24, 199
-    groups = np.r_[np.repeat(np.arange(8), 3), 8 + np.repeat(np.arange(6), 4)] if grouped else np.arange(48)
-    found = 0
-    for run in range(300):
-        values = random.normal(size=len(groups)) + random.normal(size=len(groups))[groups] * grouped
-        key = jax.random.key(run)
-        test = permutation_test(
-            key, values[:size], values[size:], groups=groups if grouped else None, permutations=permutations
-        )
-        found += test.p_larger <= 0.1
-        if run > 3:
-            continue
-        generator, units = generator_of(key), groups.max() + 1
-        order, first = generator.permutation(units), np.arange(units) < groups[size]
-        differences = []
-        for step in generator.integers(units, size=permutations):
-            dealt = np.isin(groups, np.roll(order, -step)[first[order]])
-            differences.append(values[dealt].mean() - values[~dealt].mean())
-        observed = values[:size].mean() - values[size:].mean()
-        assert test.p_larger == (1 + sum(each >= observed - 1e-9 for each in differences)) / (1 + permutations)
-        assert test.p_smaller == (1 + sum(each <= observed + 1e-9 for each in differences)) / (1 + permutations)
-    # 300 runs at 10%: more than 46 have a probability below 0.1%.
-    assert found <= 46
-
-
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize("query", [2, 5])
-def test_the_groups_of_each_permutation_are_those_of_a_loop(ties: bool, query: int) -> None:
-    """The slow twin deals the same groups one permutation after the other and takes means of records."""
-    random = np.random.default_rng([2, query])
-    groups = np.repeat(np.arange(9), random.integers(1, 5, 9))
+@pytest.mark.parametrize(("grouped", "rotated"), [(True, False), (True, True), (False, True)])
+def test_p_values_are_counts_of_permuted_differences(
+    grouped: bool, rotated: bool, ties: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose slow twins are in `test_score_permutation.py`; groups are of 1 to 4 records."""
+    if rotated:
+        monkeypatch.setattr("jaxaudit.metrics.permutation.MOST_PERMUTED", 0)
+    random, key = np.random.default_rng(2), jax.random.key(2)
+    groups = np.repeat(np.arange(9), random.integers(1, 5, 9)) * 7 % 23
     values = random.integers(0, 3, len(groups)).astype(float) if ties else random.normal(size=len(groups))
-    size = int((groups < query).sum())
-    key, permutations = jax.random.key(query), 399
-    test = permutation_test(key, values[:size], values[size:], groups=groups * 7 % 23, permutations=permutations)
-    names, own = np.unique(groups * 7 % 23, return_inverse=True)
-    first = np.isin(names, (groups * 7 % 23)[:size])
-    dealt = generator_of(key).permuted(np.tile(first, (permutations, 1)), axis=1)
-    observed = values[:size].mean() - values[size:].mean()
-    differences = []
-    for row in dealt:
-        assert row.sum() == query
-        differences.append(values[row[own]].mean() - values[~row[own]].mean())
+    size, how = int((groups == 21).argmax()), {"groups": groups if grouped else None, "permutations": 399}
+    test = permutation_test(key, values[:size], values[size:], **how)
+    observed, *others = permuted_differences(key, values[:, None], size, **how)[:, 0]
     assert test.difference == pytest.approx(observed)
-    assert test.p_larger == (1 + sum(each >= observed - 1e-9 for each in differences)) / (1 + permutations)
-    assert test.p_smaller == (1 + sum(each <= observed + 1e-9 for each in differences)) / (1 + permutations)
+    assert test.p_larger == (1 + sum(each >= observed - 1e-9 for each in others)) / 400
+    assert test.p_smaller == (1 + sum(each <= observed + 1e-9 for each in others)) / 400
     assert (test.p_larger <= 0.05) == (test.difference > test.critical)
 
 

@@ -156,18 +156,9 @@ def test_the_verdict_is_where_the_whole_interval_lies_whatever_the_level_of_the_
         assert verdict(Rho(values, mean, low, high, values, (1.0,) * 5, error)) == expected
 
 
-@pytest.mark.parametrize(
-    ("median", "expected"),
-    [
-        (0.0, "not forgotten"),
-        (0.999, "not forgotten"),
-        (1.0, "forgotten"),
-        (7.0, "forgotten"),
-        (np.nan, "inconclusive"),
-    ],
-)
-def test_the_papers_rule_is_one_number(median, expected):
-    assert paper_rule(median) == expected
+def test_the_papers_rule_is_one_number():
+    expected = ["not forgotten", "not forgotten", "forgotten", "forgotten", "inconclusive"]
+    assert [paper_rule(median) for median in (0.0, 0.999, 1.0, 7.0, np.nan)] == expected
 
 
 def test_the_noise_floor_is_every_pair_of_query_models():
@@ -177,19 +168,11 @@ def test_the_noise_floor_is_every_pair_of_query_models():
     assert noise_floor(QUERY[:1]).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("query", "calibration", "target"),
-    [
-        (QUERY, CALIBRATION[:3], TARGET),
-        (QUERY, CALIBRATION, TARGET[:1, :50]),
-    ],
-)
-def test_confidences_of_other_shapes_are_refused(query, calibration, target, monkeypatch):
+def test_confidences_of_other_shapes_are_refused(monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as outside tests
-    with pytest.raises(
-        InputError, match=r"^`(calibration|target)_confidences` has shape \(\d, \d\d\) but must have \(\d, "
-    ):
-        rho(KEY, query, calibration, target)
+    for name, others in (("calibration", (CALIBRATION[:3], TARGET)), ("target", (CALIBRATION, TARGET[:1, :50]))):
+        with pytest.raises(InputError, match=rf"^`{name}_confidences` has shape \(\d, \d\d\) but must have \(\d, "):
+            rho(KEY, QUERY, *others)
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

@@ -248,7 +248,7 @@ def test_a_model_that_used_none_is_rarely_accused_and_often_cleared() -> None:
     assert {usage.verdict for usage in used} == {"not forgotten"}
 
 
-@pytest.mark.parametrize("times", [0.2, 1.0, 3.0, 10.0, "noise", "constant"])
+@pytest.mark.parametrize("times", [0.2, 10.0, "noise", "constant"])
 def test_a_model_that_still_remembers_all_is_not_cleared_by_how_it_answers(times: float | str) -> None:
     """The same model as before, whose answers are softer, sharper, noisy, or say nothing."""
     found = []
@@ -375,22 +375,12 @@ def test_the_comparison_at_equal_answers_is_that_of_a_fit_within_each_stratum() 
     assert rule_test(KEY, after, before, 36) == pytest.approx(stats.t.cdf(statistic, 5))
 
 
-def test_the_limits_are_those_of_a_search_over_all_shares() -> None:
-    generator, grid = np.random.default_rng(1), np.linspace(0, 1, 2001)
-    largest = {level: stats.t.ppf((1 + level) / 2, SIZE - 1) for level in (0.9, 0.8)}
-    for used in (0.0, 0.2, 0.5, 1.0) * 2:
-        after, before = scores(generator, used)
-        found = paired(after, before, SIZE, None).limits(level=0.8)
-        of_holdout = [each / each[SIZE:].std() for each in (after, before)]
-        accepted: dict[float, list[float]] = {level: [] for level in largest}
-        for share in grid:
-            left = of_holdout[0] - share * of_holdout[1]
-            error = np.sqrt(left[:SIZE].var(ddof=1) / SIZE + left[SIZE:].var(ddof=1) / SIZE)
-            apart = abs(left[:SIZE].mean() - left[SIZE:].mean()) / error
-            for level, shares in accepted.items():
-                if apart <= largest[level]:
-                    shares.append(share)
-        nearest = min(max(found.fraction, 0.0), 1.0)
-        low, high = min([*accepted[0.8], nearest]), max([*accepted[0.8], nearest])
-        assert (found.low, found.high) == pytest.approx((low, high), abs=1e-3)
-        assert found.upper == pytest.approx(max([*accepted[0.9], nearest]), abs=1e-3)
+def test_a_pair_has_the_variance_of_each_weighted_difference_of_its_scores() -> None:
+    after, before = scores(np.random.default_rng(1), 0.5)
+    found, of_holdout = paired(after, before, SIZE, None), [each / each[SIZE:].std() for each in (after, before)]
+    for share in (0.0, 0.4, 1.0):
+        left = of_holdout[0] - share * of_holdout[1]
+        assert found.part - share * found.whole == pytest.approx(left[:SIZE].mean() - left[SIZE:].mean())
+        variance = (left[:SIZE].var(ddof=1) + left[SIZE:].var(ddof=1)) / SIZE
+        assert found.variance @ share ** np.arange(3) == pytest.approx(variance)
+    assert found.freedom == SIZE - 1

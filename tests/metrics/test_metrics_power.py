@@ -66,7 +66,7 @@ def test_where_no_size_does_and_where_scores_have_no_spread():
     assert detection_probability(perfect, 10, 10, 1.0) == 1
 
 
-def test_too_few_records_to_know_a_spread(monkeypatch):
+def test_too_few_records_to_know_a_spread():
     membership = np.array([[True, False, False]] * 5)
     with pytest.raises(InputError, match="`records_in_or_out` must be at least 2; got 1"):
         separation(np.zeros((5, 3)), membership)

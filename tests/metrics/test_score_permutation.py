@@ -20,7 +20,7 @@ def _key(number: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(35), number)
 
 
-def _all_differences(values, units, size, n):
+def _all_differences(values, units, size):
     """The difference of means for every deal of whole units with as many of them in the query set as now."""
     names = np.unique(units)
     first = np.unique(units[:size])
@@ -33,7 +33,7 @@ def _all_differences(values, units, size, n):
 def test_differences_are_those_of_other_deals(groups: np.ndarray | None) -> None:
     values = np.random.default_rng(1).normal(size=(10, 2))
     found = permuted_differences(_key(1), values, 5, groups=groups, permutations=400)
-    possible = np.array(list(_all_differences(values, np.arange(10) if groups is None else groups, 5, 10)))
+    possible = np.array(list(_all_differences(values, np.arange(10) if groups is None else groups, 5)))
     assert np.allclose(found[0], values[:5].mean(axis=0) - values[5:].mean(axis=0))
     nearest = np.abs(found[:, None] - possible[None]).max(axis=2).min(axis=1)
     assert nearest.max() < 1e-12
@@ -82,6 +82,18 @@ def test_rotations_are_those_of_the_sets(monkeypatch: pytest.MonkeyPatch) -> Non
         assert np.allclose(row, values[inside].mean(axis=0) - values[~inside].mean(axis=0))
 
 
+def _dealt(random: np.random.Generator, units: int, how: str) -> tuple[np.ndarray, dict[str, Any]]:
+    """A random order of units of two records, of pairs of them, or of records, and how that is said to a test."""
+    if how == "groups":
+        order = (2 * random.permutation(units)[:, None] + np.arange(2)).ravel()
+    elif how == "pairs":
+        flips = random.integers(0, 2, units)
+        order = np.r_[2 * np.arange(units) + flips, 2 * np.arange(units) + 1 - flips]
+    else:
+        return random.permutation(2 * units), {}
+    return order, {how: order // 2}
+
+
 @pytest.mark.outer
 @pytest.mark.parametrize("dealt", ["records", "groups", "pairs", "rotated"])
 @pytest.mark.parametrize("known", [False, True])
@@ -96,16 +108,7 @@ def test_p_values_are_exact(dealt: str, known: bool, monkeypatch: pytest.MonkeyP
         of_unit = np.repeat(random.standard_t(2, 30), 2)
         covariate = of_unit[:, None] + random.normal(size=(60, 1))
         scores = np.stack([of_unit + random.normal(size=60), covariate[:, 0] ** 3 + random.normal(size=60)], axis=1)
-        more: dict[str, Any]
-        if dealt == "groups":
-            order = np.concatenate([[2 * i, 2 * i + 1] for i in random.permutation(30)])
-            more = {"groups": order // 2}
-        elif dealt == "pairs":
-            flips = random.integers(0, 2, 30)
-            order = np.r_[2 * np.arange(30) + flips, 2 * np.arange(30) + 1 - flips]
-            more = {"pairs": order // 2}
-        else:
-            order, more = random.permutation(60), {}
+        order, more = _dealt(random, 30, dealt)
         predictors = covariate[order] if known else np.zeros((60, 0))
         cut = np.apply_along_axis(cut_scores, 0, scores[order])
         left = np.stack([residuals(scale, predictors) for scale in (normal_scores(scores[order]), cut)])
@@ -143,21 +146,6 @@ def test_what_tells_nothing_more_changes_nothing() -> None:
     wider = np.concatenate([differences, np.zeros((50, 1))], axis=1)
     assert np.allclose(combined(wider, np.ones(3, int)), combined(differences, np.ones(2, int)))
     assert not combined(np.zeros((50, 2)), np.ones(2, int)).any()
-
-
-@pytest.mark.outer
-@pytest.mark.parametrize("kind", ["wild", "ties", "0 and 1", "constant but for two"])
-def test_both_scales_together_are_exact(kind: str) -> None:
-    """As `test_p_values_are_exact`, of scores in which few numbers or few values decide a mean; groups are whole."""
-    random, p_values = np.random.default_rng([15, len(kind)]), []
-    for deal in range(DEALS):
-        wild, ties = random.standard_t(1, 60) ** 5, random.integers(0, 3, 60) ** 4.0
-        of_kinds = {"wild": wild, "ties": ties, "0 and 1": (ties > 8) * 1.0}
-        values = of_kinds.get(kind, np.r_[1.0, -1, np.zeros(58)])
-        order = (2 * random.permutation(30)[:, None] + np.arange(2)).ravel()
-        scales = np.stack([normal_scores(values), cut_scores(values)])[:, order, None]
-        p_values.append(score_test(_key(deal), scales, np.array([1]), 30, groups=order // 2, permutations=199).p_never)
-    assert np.mean(np.array(p_values) <= 0.05) <= stats.binom.ppf(0.999, DEALS, 0.05) / DEALS
 
 
 def test_the_larger_of_two_statistics_counts() -> None:
@@ -204,7 +192,7 @@ def _correlated(random, deals: int, kinds: int, correlation: float) -> np.ndarra
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.99])
-@pytest.mark.parametrize("kinds", [2, 3, 5, 8])
+@pytest.mark.parametrize("kinds", [2, 5])
 def test_the_statistic_is_the_largest_of_all_means_with_weights_that_are_not_negative(
     kinds: int, correlation: float
 ) -> None:
@@ -307,32 +295,28 @@ def test_few_models_give_wide_limits(unused_models: int, used_models: int, used:
 
 def _slow_share(target: Any, unused: Any, full: Any) -> tuple[float, float, float]:
     """The share's interval and the p-value of full use, without a holdout, from a search over shares."""
-    n, (low, high) = len(target), (np.mean(unused, axis=0), np.mean(full, axis=0))
-    kinds = [np.var(np.mean(models, axis=1), ddof=1) for models in (unused, full)]
-    free = [n - 1, len(unused) - 1, len(full) - 1]
-    pooled = (kinds[0] * free[1] + kinds[1] * free[2]) / (free[1] + free[2])
-    of_unused, of_full = max(kinds[0], pooled), max(kinds[1], pooled)
+    n, low, high = len(target), np.mean(unused, axis=0), np.mean(full, axis=0)
+    kinds = np.array([np.var(np.mean(models, axis=1), ddof=1) for models in (unused, full)])
+    free = np.array([n - 1, len(unused) - 1, len(full) - 1])
+    of_unused, of_full = np.maximum(kinds, kinds @ free[1:] / free[1:].sum())
 
-    def parts(share: float) -> list[float]:
-        records = np.var(target - low - share * (high - low), ddof=1) / n
+    def parts(share: np.ndarray) -> np.ndarray:
+        records = np.var(target - low - share[:, None] * (high - low), axis=1, ddof=1) / n
         own = (1 - share) * of_unused, share * of_full
-        return [
-            float(records),
-            float(own[0] + (1 - share) ** 2 * of_unused / len(unused)),
-            float(own[1] + share**2 * of_full / len(full)),
-        ]
+        of_means = (1 - share) ** 2 * of_unused / len(unused), share**2 * of_full / len(full)
+        return np.stack([records, own[0] + of_means[0], own[1] + of_means[1]])
 
-    def freedom(share: float) -> float:
-        return sum(parts(share)) / sum(part / count for part, count in zip(parts(share), free, strict=True))
+    def error(share: float) -> tuple[float, float]:
+        """Its square, and its degrees of freedom."""
+        each = parts(np.array([share]))[:, 0]
+        return each.sum(), each.sum() / (each / free).sum()
 
     difference, effect = np.mean(target - low), np.mean(high - low)
-    quantile = stats.t.ppf(0.975, freedom(min(max(difference / effect, 0.0), 1.0)))
+    quantile = stats.t.ppf(0.975, error(float(np.clip(difference / effect, 0, 1)))[1])
     shares = np.linspace(0, 1, 20_001)
-    kept = [
-        share for share in shares if abs(difference - share * effect) <= quantile * np.sqrt(sum(parts(float(share))))
-    ]
-    p_used = float(stats.t.cdf((difference - effect) / np.sqrt(sum(parts(1.0))), freedom(1.0)))
-    return float(min(kept)), float(max(kept)), p_used
+    kept = shares[np.abs(difference - shares * effect) <= quantile * np.sqrt(parts(shares).sum(axis=0))]
+    square, freedom = error(1.0)
+    return kept.min(), kept.max(), float(stats.t.cdf((difference - effect) / np.sqrt(square), freedom))
 
 
 @pytest.mark.parametrize(("models", "more"), [(2, 2), (3, 5), (8, 2)])
@@ -382,14 +366,7 @@ def test_false_alarms_of_the_blind_baseline(dealt: str) -> None:
     random, alarms = np.random.default_rng(16), 0
     for number in range(100):
         column = np.repeat(random.standard_t(2, 20), 2)
-        order, more = random.permutation(40), dict[str, Any]()
-        if dealt == "groups":
-            order = np.concatenate([[2 * i, 2 * i + 1] for i in random.permutation(20)])
-            more = {"groups": order // 2}
-        if dealt == "pairs":
-            flips = random.integers(0, 2, 20)
-            order = np.r_[2 * np.arange(20) + flips, 2 * np.arange(20) + 1 - flips]
-            more = {"pairs": order // 2}
+        order, more = _dealt(random, 20, dealt)
         texts = [f"record {index // 2} is {'long ' * (index % 7)}" for index in order]
         found = blind_baseline(jax.random.fold_in(jax.random.key(1), number), {"c": column[order]}, texts, 20, **more)
         alarms += not holdout_blind(found).passed

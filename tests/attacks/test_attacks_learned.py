@@ -1,7 +1,6 @@
 """The learned attack: a loop in plain steps, IBM's toolbox itself, and what may leave no trace."""
 
 import inspect
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,28 +34,27 @@ def attack_data(seed: int, models: int, records: int, shift: float = 1.5) -> tup
     return outputs.astype(np.float32), labels, np.tile(member, (models, 1))
 
 
-@cache
-def start() -> Any:
-    return jax.jit(lambda key: learned._init(init_key(key), CLASSES, CLASSES))
+@jax.jit
+def start(key: Any) -> Any:
+    net = learned._init(init_key(key), CLASSES, CLASSES)
+    return net, ADAM.init(net)
 
 
 def by_hand(key: Any, outputs: np.ndarray, labels: np.ndarray, member: np.ndarray, epochs: int) -> Any:
     """One attack network, a step at a time and as the toolbox writes it: two branches, joined, one logistic unit."""
     standard = (outputs - outputs.mean(axis=0)) / outputs.std(axis=0)
     one_hot, truths = np.eye(CLASSES, dtype=np.float32)[labels], member.astype(np.float32)
-    net = start()(key)
-    state = ADAM.init(net)
+    net, state = start(key)
     for epoch in range(epochs):
         bits = np.asarray(epoch_bits(key, epoch, len(labels)))
         for chosen, real in zip(*own_batches(bits, np.arange(len(labels)), 100), strict=True):
-            mine = chosen[real > 0]
-            net, state = step(net, state, standard[mine], one_hot[mine], truths[mine])
+            net, state = step(net, state, standard[chosen], one_hot[chosen], truths[chosen], real)
     return net
 
 
 @jax.jit
-def step(net: Any, state: Any, hidden: jax.Array, label: jax.Array, truth: jax.Array) -> Any:
-    """Along the gradient of the mean loss of one minibatch."""
+def step(net: Any, state: Any, hidden: jax.Array, label: jax.Array, truth: jax.Array, real: jax.Array) -> Any:
+    """Along the gradient of the mean loss of the records of one minibatch that are real."""
 
     def loss(net: Any, hidden: jax.Array, label: jax.Array) -> Any:
         for layer in net.outputs:
@@ -65,7 +63,7 @@ def step(net: Any, state: Any, hidden: jax.Array, label: jax.Array, truth: jax.A
             label = jnp.maximum(label @ layer.kernel + layer.bias, 0)
         joined = jnp.concatenate([hidden, label], axis=1)
         p = jax.nn.sigmoid(joined @ net.combine.kernel + net.combine.bias)[:, 0]
-        return -jnp.mean(truth * jnp.log(p) + (1 - truth) * jnp.log(1 - p))
+        return -jnp.mean(truth * jnp.log(p) + (1 - truth) * jnp.log(1 - p), where=real > 0)
 
     updates, state = ADAM.update(jax.grad(loss)(net, hidden, label), state)
     return optax.apply_updates(net, updates), state
@@ -125,12 +123,12 @@ def test_as_good_as_the_toolbox_itself():
 
 
 def test_records_that_are_not_used_leave_no_trace():
-    outputs, labels, member = attack_data(4, 1, RECORDS)
+    outputs, labels, member = attack_data(4, 2, RECORDS)
     used = np.ones_like(member)
     used[0, 40:60] = False
     changed = np.where(used[..., None], outputs, 7.0).astype(np.float32)
-    one = fit([0], outputs, labels, member, used=used)
-    other = fit([0], changed, labels, np.where(used, member, ~member), used=used)
+    one = fit([0, 1], outputs, labels, member, used=used)
+    other = fit([0, 1], changed, labels, np.where(used, member, ~member), used=used)
     for mine, theirs in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 

@@ -47,8 +47,9 @@ FEW, FOLDS = 4, 8
 """As `Stacked` has them."""
 
 
-@pytest.mark.parametrize(("paired", "views"), [(True, 2), (False, 1)])
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize(
+    ("name", "paired", "views"), [*((name, True, 2) for name in TWINS), ("lira", False, 1), ("bavaria-t", False, 1)]
+)
 def test_an_attack_is_its_formula(name: str, paired: bool, views: int):
     """Each model attacked by the others, and targets that are none of them."""
     attack, twin = TWINS[name]
@@ -111,7 +112,7 @@ def test_records_left_out_by_chance_are_no_population(models: int, records: int,
     ("how", "planned", "models", "saturated"),
     [
         *(("fixed", 6, 6, True), ("fixed", 12, 12, False), ("fixed", 16, 12, True), ("fixed", 32, 8, False)),
-        *(("coins", 6, 6, False), ("coins", 12, 12, True), ("turns", 12, 12, False)),
+        *(("coins", 12, 12, True), ("turns", 12, 12, False)),
     ],
 )
 def test_a_model_without_memory_gives_nothing_away(how: str, planned: int, models: int, saturated: bool):
@@ -213,19 +214,18 @@ def test_every_attack_is_named_on_the_command_line():
     assert all(isinstance(attack, RecordAttack) for attack in RECORD_ATTACKS)
 
 
-@pytest.mark.parametrize("paired", [False, True])
-def test_our_own_score_is_a_regression_on_evidence_from_others(paired: bool):
+def test_our_own_score_is_a_regression_on_evidence_from_others():
     """Evidence from all but the model and its partners; weights from models of other folds, without that fold.
 
     No record of a partner is among those that weights are fitted to. A target's evidence is from all models, with the
     weights of all.
     """
     shadowed = world(views=2)
-    shadowed = shadowed._replace(design=planned_for(shadowed) if paired else None)
+    shadowed = shadowed._replace(design=planned_for(shadowed))
     models, membership = shadowed.models.mean(axis=1), shadowed.membership
     evidence, found = slow_evidence_of_each(shadowed), Stacked().scores(shadowed)
-    # Every other fold: the twin is slow.
-    for fold in np.array_split(np.arange(MODELS), FOLDS)[::2]:
+    # Of two folds: the twin is slow.
+    for fold in np.array_split(np.arange(MODELS), FOLDS)[::5]:
         rest = np.setdiff1d(np.arange(MODELS), fold)
         others = shadowed._replace(models=shadowed.models[rest], membership=membership[rest])
         weights = slow_weights(shadowed, fold, rest, slow_evidence_of_each(others))

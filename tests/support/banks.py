@@ -11,6 +11,7 @@ import numpy as np
 from jaxaudit import Bank, load_bank, plan_bank
 from jaxaudit.data import number_groups
 from support.deals import write_model
+from support.references import softmax as softmax
 
 RECORDS, CLASSES, MODELS, QUERY, HOLDOUT = 90, 3, 6, 30, 30
 DEALT = QUERY + HOLDOUT
@@ -37,11 +38,6 @@ def logits(model: int, members: np.ndarray, memory: float = 3.0, of: np.ndarray 
     found = np.random.default_rng(1000 + model).normal(size=(len(own), CLASSES))
     found[np.arange(len(own)), own] += level + memory * members
     return found
-
-
-def softmax(values: np.ndarray) -> np.ndarray:
-    powers = np.exp(values - values.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def describe(**changed: Any) -> dict[str, Any]:

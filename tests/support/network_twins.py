@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 
-def resnet(ops: Any, params: Any, inputs: Any, widths: int = 3) -> Any:
+def resnet(ops: Any, params: Any, inputs: Any) -> Any:
     """He et al. (2016) by its parameters; the second and third of three stages halve the image."""
     maps = ops.relu(ops.norm(ops.conv(inputs, params["stem"], 1), params["norm"]))
     blocks = [params["blocks"][number] for number in sorted(params["blocks"])]
     for number, block in enumerate(blocks):
-        stride = 2 if number and number % (len(blocks) // widths) == 0 else 1
+        stride = 2 if number and number % (len(blocks) // 3) == 0 else 1
         new = ops.relu(ops.norm(ops.conv(maps, block["first"], stride), block["first_norm"]))
         new = ops.norm(ops.conv(new, block["second"], 1), block["second_norm"])
         if "shortcut" in block:
@@ -20,12 +20,12 @@ def resnet(ops: Any, params: Any, inputs: Any, widths: int = 3) -> Any:
     return ops.dense(ops.mean(maps, (1, 2)), params["output"])
 
 
-def wide_resnet(ops: Any, params: Any, inputs: Any, widths: int = 3) -> Any:
+def wide_resnet(ops: Any, params: Any, inputs: Any) -> Any:
     """Zagoruyko & Komodakis (2016) by its parameters."""
     maps = ops.conv(inputs, params["stem"], 1)
     blocks = [params["blocks"][number] for number in sorted(params["blocks"])]
     for number, block in enumerate(blocks):
-        stride = 2 if number and number % (len(blocks) // widths) == 0 else 1
+        stride = 2 if number and number % (len(blocks) // 3) == 0 else 1
         active = ops.relu(ops.norm(maps, block["first_norm"]))
         new = ops.relu(ops.norm(ops.conv(active, block["first"], stride), block["second_norm"]))
         new = ops.conv(new, block["second"], 1)

@@ -28,9 +28,9 @@ def pool(memory: float = 4.0) -> Pool:
     return Pool(np.arange(POOL) % CLASSES, np.random.default_rng(3).normal(2, 1, POOL), memory)
 
 
-def lira_rows(models: int, seed: int = 0) -> np.ndarray:
+def lira_rows(models: int) -> np.ndarray:
     """`train.py` with `--num_experiments`: each record is in half of all models."""
-    keep = np.random.default_rng(seed).uniform(0, 1, size=(models, POOL))
+    keep = np.random.default_rng(0).uniform(0, 1, size=(models, POOL))
     return keep.argsort(0) < int(0.5 * models)
 
 
@@ -55,7 +55,7 @@ def write_lira(folder: Path, models: int = 24, finished: int | None = None) -> n
     return rows
 
 
-def write_lira_pytorch(folder: Path, models: int = 24, finished: int | None = None) -> np.ndarray:
+def write_lira_pytorch(folder: Path, models: int = 24) -> np.ndarray:
     """What `train.py` and `inference.py` of the port to PyTorch leave; returns the rows."""
     records, rows = pool(), lira_rows(models)
     for model, row in enumerate(rows):
@@ -63,7 +63,6 @@ def write_lira_pytorch(folder: Path, models: int = 24, finished: int | None = No
         experiment.mkdir(parents=True)
         np.save(experiment / "keep.npy", row)
         (experiment / "model.pt").write_bytes(b"weights")
-        if finished is None or model < finished:
-            np.save(experiment / "logits.npy", records.logits(model, row))
+        np.save(experiment / "logits.npy", records.logits(model, row))
     np.save(folder.parent / "labels.npy", records.labels)
     return rows

@@ -50,11 +50,11 @@ def world(
     return ShadowScores(log_odds, membership)
 
 
-def planned_for(shadowed: ShadowScores, more: int = 4) -> FixedDesign:
-    """As if so many more models had been planned: numbers that are fixed, of which some models are finished."""
+def planned_for(shadowed: ShadowScores) -> FixedDesign:
+    """As if four more models had been planned: numbers that are fixed, of which some models are finished."""
     rows, records = shadowed.membership.shape
-    inside = np.full(records, (rows + more) // 2)
-    return np.stack([inside, rows + more - inside, np.arange(records) * 0.37 % 1])
+    inside = np.full(records, (rows + 4) // 2)
+    return np.stack([inside, rows + 4 - inside, np.arange(records) * 0.37 % 1])
 
 
 def partner_of(shadowed: ShadowScores, model: int, record: int) -> int | None:

@@ -43,8 +43,8 @@ def ks_by_definition(first: Sequence[float], second: Sequence[float]) -> Fractio
 def softmax(logits: np.ndarray) -> np.ndarray:
     if not len(logits):
         return logits
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def batches_by_loop(

@@ -42,10 +42,10 @@ def bank_of(key: Any, world: Provider, pool: Pool, tests: Iterable[KSTest], *, o
     return Evidence(shadow_models(pool, rows, np.concatenate(odds)), own_recipe=own_recipe)
 
 
-def evidence_of(bank: Bank, models: Sequence[int] | None = None, *, two_sets: bool = False) -> Evidence:
+def evidence_of(bank: Bank, models: Sequence[int] | None = None) -> Evidence:
     """What these models of a bank say, by default all that are finished."""
     shadows = open_bank(bank, models)
-    return Evidence(replace(shadows, pool=shadows.pool._replace(compares_calibration=two_sets)))
+    return Evidence(replace(shadows, pool=shadows.pool._replace(compares_calibration=False)))
 
 
 def shadow_models(

@@ -55,7 +55,7 @@ def split_models(truth: np.ndarray, pdtp: np.ndarray, **known: Any) -> SplitMode
     )
 
 
-def attack_audit(targets: int = TARGETS, measurements: np.ndarray | None = None, **known: Any) -> AttackAudit:
+def attack_audit(targets: int = TARGETS, **known: Any) -> AttackAudit:
     """So many targets, attacked eight times each; `known` is what is otherwise than in `FACTS`."""
     rng = np.random.default_rng(2)
     halves = rng.random((4, targets)) < 0.5
@@ -65,8 +65,7 @@ def attack_audit(targets: int = TARGETS, measurements: np.ndarray | None = None,
         FixedScores(name, np.round(strength * np.where(truth, 1.0, -1.0) + rng.normal(size=truth.shape), 1))
         for name, strength in (("distance", 1.5), ("frequency", 0.0))
     ]
-    models = split_models(truth, pdtp if measurements is None else measurements, **known)
-    return attack_splits(models, attacks=attacks)
+    return attack_splits(split_models(truth, pdtp, **known), attacks=attacks)
 
 
 def with_splits(audit: AttackAudit, **known: Any) -> AttackAudit:

@@ -1,47 +1,33 @@
 """The workflow runs sessions of noxfile.py and nothing else, and both speak of the versions that the package allows."""
 
-import ast
 import itertools
 import re
+import runpy
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from nox import registry
 
 ROOT = Path(__file__).parent.parent
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
-NOXFILE = (ROOT / "noxfile.py").read_text(encoding="utf-8")
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def constant(name: str) -> Any:
-    """A constant of noxfile.py, which is not imported: nox is not needed to run the tests."""
-    assigned = {
-        target.id: node.value
-        for node in ast.parse(NOXFILE).body
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    return ast.literal_eval(assigned[name])
+@cache
+def noxfile() -> dict[str, Any]:
+    """Its constants; reading it registers its sessions."""
+    return runpy.run_path(str(ROOT / "noxfile.py"))
 
 
 def sessions() -> set[str]:
-    """The names that `nox -l` lists, by the decorators of noxfile.py."""
-    found = set()
-    for node in ast.parse(NOXFILE).body:
-        if not isinstance(node, ast.FunctionDef) or not node.decorator_list:
-            continue
-        words = " ".join(map(ast.unparse, node.decorator_list))
-        if "parametrize" in words:
-            pairs = itertools.product(constant("PYTHONS"), constant("JAX"))
-            found |= {f"{node.name}-{python}(jax='{jax}')" for python, jax in pairs}
-        else:
-            found.add(node.name)
-    return found
+    """The names that `nox -l` lists."""
+    pairs = itertools.product(noxfile()["PYTHONS"], noxfile()["JAX"])
+    return registry.get().keys() - {"tests"} | {f"tests-{python}(jax='{jax}')" for python, jax in pairs}
 
 
 def combinations(matrix: dict[str, Any]) -> list[dict[str, str]]:
@@ -77,15 +63,15 @@ def test_jobs_install_nox_and_run_every_session_that_it_lists_but_all_in_one():
 def test_systems_pythons_and_ends_of_jax_are_all_there():
     jobs = WORKFLOW["jobs"]
     assert {"ubuntu-latest", "macos-latest", "windows-latest"} == set(jobs["package"]["strategy"]["matrix"]["os"])
-    assert jobs["tests"]["strategy"]["matrix"]["python"] == constant("PYTHONS")
-    assert jobs["tests"]["strategy"]["matrix"]["jax"] == list(constant("JAX"))
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == noxfile()["PYTHONS"]
+    assert jobs["tests"]["strategy"]["matrix"]["jax"] == list(noxfile()["JAX"])
     least = re.search(r'requires-python = ">=([\d.]+)"', PROJECT)
     assert least is not None
-    assert constant("PYTHONS")[0] == least[1]
+    assert noxfile()["PYTHONS"][0] == least[1]
     bounds = re.search(r'"jax>=([\d.]+),<([\d.]+)"', PROJECT)
     assert bounds is not None
-    assert constant("JAX")["oldest"][0].startswith(f"jax=={bounds[1]}.")
-    assert constant("JAX")["newest"] == (f"jax<{bounds[2]}", f"jaxlib<{bounds[2]}")
+    assert noxfile()["JAX"]["oldest"][0].startswith(f"jax=={bounds[1]}.")
+    assert noxfile()["JAX"]["newest"] == (f"jax<{bounds[2]}", f"jaxlib<{bounds[2]}")
 
 
 def test_no_job_may_write_or_keeps_the_token():
@@ -124,9 +110,9 @@ def test_all_checks_in_one_end_with_what_needs_pytorch_and_every_such_test_is_li
     text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     (command,) = re.findall(r"^ *(sed -n '/\^OF_PYTORCH.*?) \| xargs", text, re.MULTILINE)
     listed = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert tuple(listed.splitlines()) == constant("OF_PYTORCH")
+    assert tuple(listed.splitlines()) == noxfile()["OF_PYTORCH"]
     needs = re.compile(r'(importorskip|find_spec)\("(torch|torchax|transformers)"')
     files = {path for path in (ROOT / "tests").rglob("test_*.py") if needs.search(path.read_text(encoding="utf-8"))}
     # Its peer is an extra of its own.
     files -= {ROOT / "tests" / "kernels" / "test_gradient_norms_torch.py"}
-    assert {ROOT / test.partition("::")[0] for test in constant("OF_PYTORCH")} == files
+    assert {ROOT / test.partition("::")[0] for test in noxfile()["OF_PYTORCH"]} == files

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.sequences import small_learner
 
 from experiments import readme
 from experiments.crosscheck.__main__ import check_of
@@ -17,7 +17,6 @@ from experiments.group_rates import QUERY, errors, rates
 from experiments.score_rates import LAYOUT, by_way
 from experiments.score_rates_worlds import WORLDS, draw_corpus, token_numbers
 from experiments.used_share_methods import adjusted_count
-from jaxaudit import language_model, models
 from jaxaudit.errors import InputError
 
 NOTES = WORLDS["notes"]
@@ -106,29 +105,20 @@ def test_it_is_the_mean_of_the_papers_estimates(seed: int, models: int, records:
     assert found.share == pytest.approx(float(slow[0]), rel=1e-12, abs=1e-12)
 
 
-@pytest.fixture(scope="module")
-def corpus():
-    return draw_corpus(NOTES, None)
+def test_token_numbers_are_those_of_a_loop():
+    corpus = draw_corpus(NOTES, None)
+    learner, inputs = small_learner(corpus.inputs.shape[1], corpus.vocabulary), corpus.inputs[:3]
 
+    @jax.jit
+    def said(inputs: Any) -> Any:
+        params = learner.finish(learner.init(jax.random.key(1)))
+        tokens = jnp.where(inputs < 0, ~inputs, inputs)
+        logits, _ = learner.net.apply(params.params, params.state, tokens, False)
+        numbers, loss = token_numbers(learner, params, inputs), -learner.log_probs(params, inputs)[:, 0]
+        return numbers, loss, jax.nn.log_softmax(logits)
 
-def test_token_numbers_are_those_of_a_loop(corpus):
-    learner = language_model(
-        models.GPT,
-        corpus.inputs.shape[1],
-        corpus.vocabulary,
-        optimizer=optax.sgd(0.1),
-        epochs=1,
-        batch_size=2,
-    )
-    params = learner.finish(learner.init(jax.random.key(1)))
-    inputs = corpus.inputs[:3]
-    numbers = np.asarray(jax.jit(lambda inputs: token_numbers(learner, params, inputs))(jnp.asarray(inputs)))
-    np.testing.assert_allclose(
-        numbers[:, 0], -np.asarray(learner.log_probs(params, jnp.asarray(inputs)))[:, 0], rtol=1e-5
-    )
-    tokens = np.where(inputs < 0, ~inputs, inputs)
-    logits, _ = learner.net.apply(params.params, params.state, jnp.asarray(tokens), False)
-    log_p = np.asarray(jax.nn.log_softmax(logits), np.float64)
+    numbers, loss, log_p = (np.asarray(each, np.float64) for each in said(inputs))
+    np.testing.assert_allclose(numbers[:, 0], loss, rtol=1e-5)
     for row, record in enumerate(inputs):
         places = [place for place in range(1, len(record)) if record[place] >= 0]
         raw = [log_p[row, place - 1, record[place]] for place in places][:-1]

@@ -1,15 +1,15 @@
 """The rules of names in the package: what a newcomer must hold, an AST count (CONTRIBUTING.md, "What a change should
-look like").
+look like"); and files import one another one way.
 """
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-PACKAGE = Path(__file__).resolve().parent.parent / "jaxaudit"
+ROOT = Path(__file__).resolve().parent.parent
 NO_NOUNS = frozenset(
     {
         *("each", "found", "own", "said", "there", "given", "asked", "dealt", "those", "these", "them", "whose"),
@@ -20,61 +20,48 @@ NO_NOUNS = frozenset(
 SEVERAL = frozenset({"prepare", "pictures", "compared"})
 """Public functions of several modules, which are always reached through their module: a command's work, an audit's
 charts."""
-TREES = {path: ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def places(nodes: Iterator[tuple[Path, ast.AST, str]]) -> list[str]:
-    """Where these nodes stand, with a name."""
-    return [f"{path.relative_to(PACKAGE.parent)}:{getattr(node, 'lineno', 0)}: {name}" for path, node, name in nodes]
-
-
-def variables() -> Iterator[tuple[Path, ast.AST, str]]:
-    """Every variable and parameter where it gets its value; fields of classes are names of results."""
-    for path, tree in TREES.items():
-        fields = {
-            id(field.target)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ClassDef)
-            for field in node.body
-            if isinstance(field, ast.AnnAssign)
-        }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.arg):
-                yield path, node, node.arg
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
-                yield path, node, node.id
-
-
-def defined(kind: type[ast.ClassDef] | type[ast.FunctionDef]) -> dict[str, list[str]]:
-    """Where classes or public functions of modules are defined, by name."""
-    found = defaultdict[str, list[str]](list)
-    for path, tree in TREES.items():
-        for node in ast.walk(tree) if kind is ast.ClassDef else tree.body:
-            if isinstance(node, kind) and (kind is ast.ClassDef or not node.name.startswith("_")):
-                found[node.name] += places(iter([(path, node, node.name)]))
-    return found
+@cache
+def nodes() -> list[tuple[str, Any]]:
+    """All that stands in the files of the package, each file from its outermost node on."""
+    files = sorted((ROOT / "jaxaudit").rglob("*.py"))
+    return [(str(file.relative_to(ROOT)), node) for file in files for node in ast.walk(ast.parse(file.read_text()))]
 
 
 def test_a_variable_is_the_noun_of_what_it_holds() -> None:
-    assert not places(entry for entry in variables() if entry[2] in NO_NOUNS)
+    """Every variable and parameter where it gets its value; fields of classes are names of results."""
+    bodies = (node.body for _, node in nodes() if isinstance(node, ast.ClassDef))
+    fields = {id(part.target) for body in bodies for part in body if isinstance(part, ast.AnnAssign)}
+    found = []
+    for file, node in nodes():
+        variable = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields
+        name = node.id if variable else node.arg if isinstance(node, ast.arg) else ""
+        if name in NO_NOUNS:
+            found.append((file, node.lineno, name))
+    assert found == []
 
 
-@pytest.mark.parametrize("kind", [ast.ClassDef, ast.FunctionDef])
-def test_a_name_is_defined_once_in_the_package(kind: type[ast.ClassDef] | type[ast.FunctionDef]) -> None:
-    assert not {name: where for name, where in defined(kind).items() if len(where) > 1 and name not in SEVERAL}
+def test_a_name_is_defined_once_in_the_package() -> None:
+    """Classes, and public functions of modules; what ends in Audit is a result, and no options of a command."""
+    classes = [(file, node.name) for file, node in nodes() if isinstance(node, ast.ClassDef)]
+    bodies = (node.body for _, node in nodes() if isinstance(node, ast.Module))
+    functions = [part.name for body in bodies for part in body if isinstance(part, ast.FunctionDef)]
+    for names in ([name for _, name in classes], [name for name in functions if not name.startswith("_")]):
+        assert {name for name, count in Counter(names).items() if count > 1} <= SEVERAL
+    assert [each for each in classes if each[1].endswith("Audit") and "/cli/" in each[0]] == []
 
 
 def test_arguments_are_not_wrapped_to_be_unwrapped() -> None:
-    calls = (
-        (path, node, "*(...)")
-        for path, tree in TREES.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and any(isinstance(part, ast.Starred) and isinstance(part.value, ast.Tuple) for part in node.args)
-    )
-    assert not places(calls)
+    calls = ((file, node.lineno, part) for file, node in nodes() if isinstance(node, ast.Call) for part in node.args)
+    assert [call for call in calls if isinstance(call[2], ast.Starred) and isinstance(call[2].value, ast.Tuple)] == []
 
 
-def test_an_audit_is_a_result_and_no_options_of_a_command() -> None:
-    """A class that ends in Audit is a result; options of a command end otherwise."""
-    assert not [where for name, where in defined(ast.ClassDef).items() if name.endswith("Audit") and "cli/" in where[0]]
+def test_imports_go_one_way() -> None:
+    """Among files that are no doors, imports within functions included: a loop is a `CycleError`."""
+    modules = {file.removesuffix(".py").replace("/", ".") for file, _ in nodes() if not file.endswith("__init__.py")}
+    graph = {module: set[str]() for module in modules}
+    for file, node in nodes():
+        if isinstance(node, ast.ImportFrom) and (module := file.removesuffix(".py").replace("/", ".")) in modules:
+            graph[module] |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)} & modules
+    TopologicalSorter(graph).prepare()

@@ -31,10 +31,7 @@ MAY_BE = {
 }
 """By the first words of the table's last column: the canaries that may be in such a file."""
 SMALL = ("--recipe", "hidden=8", "--epochs", "2", "--recipe", "batch-size=50", "--recipe", "models-per-batch=20")
-ENOUGH = (
-    *("--test-option", "holdout.mixed=20"),
-    *("--test-option", "shadow.never=20", "--effort", "full"),
-)
+ENOUGH = ("--test-option", "holdout.mixed=20", "--test-option", "shadow.never=20", "--effort", "full")
 PEOPLE = ("--label", "diagnosis", "--drop", "town", "--model", "nb")
 
 
@@ -157,31 +154,13 @@ def _run_all(home: Path, file: Path) -> list[Written]:
     run("pdtp", *people, out="risks")
     run("attack", *people, "--targets", 4, "--iterations", 4, out="attacked")
     of_class = ("--data", f"{file}.npz", "--test-data", f"{file}_other.npz", "--class", f"{WORDS['class']}1")
-    short = (
-        "--recipe",
-        "hidden=8",
-        "--epochs",
-        1,
-        "--seeds",
-        2,
-        "--attack-epochs",
-        1,
-        "--recipe",
-        "models-per-batch=2",
-    )
-    run("unlearn", *of_class, *short, out="unlearned")
+    short = (*("--recipe", "hidden=8", "--recipe", "models-per-batch=2"), "--epochs", 1, "--seeds", 2)
+    run("unlearn", *of_class, *short, "--attack-epochs", 1, out="unlearned")
     answers = np.random.default_rng(2).normal(size=(12, len(labels["query"]), 3))
     for name, models in (("mine", answers[:4]), ("again", answers[4:])):
         np.savez(f"{file}_{name}.npz", forget=models)
     np.save(f"{file}_labels.npy", labels["query"])
-    files = (
-        "--outputs",
-        f"mine={file}_mine.npz",
-        "--outputs",
-        f"retrained={file}_again.npz",
-        "--labels",
-        f"{file}_labels.npy",
-    )
+    files = ("--outputs", f"mine={file}_mine.npz", "--outputs", f"retrained={file}_again.npz")
     run("unlearn", *files, "--labels", f"{file}_labels.npy", out="scored")
     weights = ("--model", "mlp", "--recipe", "hidden=8", "--params", "unlearned/original-00.safetensors")
     run("efficacy", *weights, "--data", f"{file}.npz", "--reference", "untrained", out="measured")

@@ -22,8 +22,8 @@ def pile(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return inputs, random.integers(0, 4, records), inputs[:, 0] + random.normal(size=records), np.arange(records)
 
 
-def told(seed: int, *pile: np.ndarray) -> Alike:
-    return alike(jax.random.key(seed), *pile, QUERIES, permutations=999)
+def told(seed: int, inputs: np.ndarray, labels: np.ndarray, difficulty: np.ndarray, copies: np.ndarray) -> Alike:
+    return alike(jax.random.key(seed), inputs, labels, difficulty, copies, QUERIES, permutations=999)
 
 
 def test_each_difference_shows_in_its_own_number() -> None:

@@ -108,8 +108,10 @@ def test_groups_with_a_common_copy_are_one(pairs: list[tuple[int, int]]) -> None
 
 def test_within_a_group_every_split_is_equally_likely_whatever_becomes_of_others() -> None:
     """The 20 * 20 pairs of splits of two groups, by a chi-squared test that errs in 1 of 10,000 keys."""
-    groups = np.tile([5, 3], 6)
-    drawn = Counter(deal_within(jax.random.key(seed), groups, 0.5)[0].tobytes() for seed in range(2000))
+    groups, drawn = np.tile(np.arange(20), 6), Counter[bytes]()
+    for seed in range(400):
+        held = deal_within(jax.random.key(seed), groups, 0.5)[0].reshape(6, 10, 2)
+        drawn.update(held[:, pair].tobytes() for pair in range(10))
     assert stats.chisquare([*drawn.values(), *[0] * (400 - len(drawn))]).pvalue > SURE
 
 

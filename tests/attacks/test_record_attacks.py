@@ -19,23 +19,8 @@ from support.record_attacks import (
     world,
 )
 
-from jaxaudit.attacks.records import (
-    BASE,
-    RECORD_ATTACKS,
-    RMIA,
-    BaVarIAt,
-    LiRA,
-    RecordAttack,
-    ShadowScores,
-    Stacked,
-)
-from jaxaudit.attacks.records.attack import (
-    check_shadow_scores,
-    counts,
-    fixed_design,
-    left_out,
-    unused_records,
-)
+from jaxaudit.attacks.records import BASE, RECORD_ATTACKS, RMIA, BaVarIAt, LiRA, RecordAttack, ShadowScores, Stacked
+from jaxaudit.attacks.records.attack import check_shadow_scores, counts, fixed_design, left_out, unused_records
 from jaxaudit.audits import ATTACKS
 from jaxaudit.cli.attack import ON_RECORDS, ON_TARGETS
 from jaxaudit.errors import InputError

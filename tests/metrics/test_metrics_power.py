@@ -144,10 +144,7 @@ def simulated(measured: Separation, sizes: tuple[int, int, int], used: float, se
 
 
 @pytest.mark.outer
-@pytest.mark.parametrize(
-    ("factor", "sizes"),
-    [(1.0, (150, 150, 150)), (0.5, (600, 600, 200)), (0.25, (500, 250, 500))],
-)
+@pytest.mark.parametrize(("factor", "sizes"), [(1.0, (150, 150, 150)), (0.5, (600, 600, 200)), (0.25, (500, 250, 500))])
 def test_predicted_chances_are_the_simulated_ones(factor: float, sizes: tuple[int, int, int]):
     """Within what 400 simulated targets can tell, 99.9% of the time, and 0.03 for the approximation."""
     measured = remembering(OF_MEMBERS, factor)

@@ -8,15 +8,7 @@ import numpy as np
 from scipy import special, stats
 
 from jaxaudit import Bank
-from jaxaudit.attacks.records import (
-    BASE,
-    RMIA,
-    AttackP,
-    BaVarIAt,
-    LiRA,
-    RecordAttack,
-    ShadowScores,
-)
+from jaxaudit.attacks.records import BASE, RMIA, AttackP, BaVarIAt, LiRA, RecordAttack, ShadowScores
 from jaxaudit.attacks.records.attack import FixedDesign
 from jaxaudit.audits import RecordTarget, target_log_odds
 

@@ -15,12 +15,7 @@ from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 TARGETS = 30
-FACTS: dict[str, Any] = {
-    "train_accuracy": 0.99,
-    "test_accuracy": 0.8,
-    "guess_accuracy": 0.5,
-    "candidates": 100,
-}
+FACTS: dict[str, Any] = {"train_accuracy": 0.99, "test_accuracy": 0.8, "guess_accuracy": 0.5, "candidates": 100}
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,7 @@ from jaxaudit.report import Run, recorded
 from support.saved_runs.provenance import provenance
 
 RECORDS = 400
-OF_RHO = (
-    *(preflight.DISTANCES_APART, preflight.QUERY_SIZE, preflight.TIED_CONFIDENCES),
-    preflight.POSITIVE_CONTROL,
-)
+OF_RHO = (preflight.DISTANCES_APART, preflight.QUERY_SIZE, preflight.TIED_CONFIDENCES, preflight.POSITIVE_CONTROL)
 OF_HOLDOUT = (preflight.HOLDOUT_LIKE_QUERY, preflight.HOLDOUT_APART, preflight.HOLDOUT_MODELS)
 OF_SHADOW = (preflight.SHADOW_MODELS,)
 """Checks that one test makes; others are shared."""

@@ -10,11 +10,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.tiny_learners import NearestCentroid, learner, records, small_mlp
 
 from jaxaudit.ensemble import Execution, concurrency, fit_many, models_per_batch, suitable_models_per_batch, train
+from jaxaudit.ensemble import workers as workers_module
 from jaxaudit.ensemble.workers import STARTS, Pulling, WorkerEnded
 from jaxaudit.errors import InputError
 from jaxaudit.membership import everyone, leave_one_out_masks, only
@@ -36,6 +37,7 @@ def tell(part: Execution, done: int, total: int) -> None:
     part.progress(done, total)
 
 
+@settings(max_examples=40)
 @given(WEIGHTS, REPORTS)
 def test_what_is_reported_never_falls_and_ends_at_the_whole(weights: list[float], reports: list[tuple[int, int, int]]):
     """Whatever parts report, in any order, again, less than before, or more than there is."""
@@ -51,6 +53,7 @@ def test_what_is_reported_never_falls_and_ends_at_the_whole(weights: list[float]
     assert seen[-1] == (WHOLE, WHOLE)
 
 
+@settings(max_examples=40)
 @given(WEIGHTS, WEIGHTS)
 def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float]):
     seen, whole = watched()
@@ -63,11 +66,11 @@ def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float
     assert seen[-1] == (WHOLE, WHOLE)
 
 
-@pytest.mark.parametrize("progress", [None, lambda done, total: None])
 @pytest.mark.parametrize("weights", [(1, -1), (0, 0), (0,), (1, float("nan")), (1, float("inf"))])
-def test_weights_that_are_none_are_refused(weights: tuple[float, ...], progress):
-    with pytest.raises(InputError, match="weights` must be"):
-        Execution(progress=progress).split(*weights)
+def test_weights_that_are_none_are_refused(weights: tuple[float, ...]):
+    for whole in (Execution(), watched()[1]):
+        with pytest.raises(InputError, match="weights` must be"):
+            whole.split(*weights)
 
 
 INPUTS, LABELS = records(41, 4)
@@ -81,21 +84,18 @@ def suitable(models: int, rows: np.ndarray | None = None, of: Any = ONE) -> int:
     )
 
 
-def test_small_networks_train_four_at_once_and_no_chunk_that_could_train_beside_waits(monkeypatch):
-    monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 1)
-    assert [suitable(models) for models in (1, 3, 40)] == [1, 3, 4]
-    assert suitable(3, only(np.array([], int), 41).repeat(3, axis=0)) == 3
-    assert suitable(2, of=NearestCentroid()) == 16
-    monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 3)
-    assert suitable(5) == 2
-
-
-def test_fewer_are_trained_at_once_where_memory_is_short_and_one_that_does_not_fit_is_refused(monkeypatch):
+def test_small_networks_train_four_at_once_and_fewer_where_chunks_beside_would_wait_or_memory_is_short(monkeypatch):
     sizes: list[int] = []
     monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 1)
     count = models_per_batch.program_bytes
     monkeypatch.setattr(models_per_batch, "program_bytes", lambda *call: sizes.append(count(*call)) or sizes[-1])
     assert (suitable(40), suitable(2)) == (4, 2)
+    assert suitable(3, only(np.array([], int), 41).repeat(3, axis=0)) == 3
+    assert suitable(2, of=NearestCentroid()) == 16
+    monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 3)
+    assert suitable(5) == 2
+    monkeypatch.setattr(models_per_batch, "concurrent_chunks", lambda: 1)
+    # As much memory as two models take, and then none.
     monkeypatch.setattr(models_per_batch, "free_bytes", lambda: sizes[1])
     assert suitable(40) == 2
     monkeypatch.setattr(models_per_batch, "free_bytes", lambda: 1)
@@ -204,7 +204,8 @@ def test_a_chunk_that_ends_its_workers_is_given_up(monkeypatch: pytest.MonkeyPat
         fit_many(*called, execution=Execution(1, executor=workers))
 
 
-def test_what_was_asked_of_workers_that_are_closed_is_cancelled():
+def test_what_was_asked_of_workers_that_are_closed_is_cancelled(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(workers_module, "START_SECONDS", 0.01)
     started = threading.Event()
 
     def late(place: int) -> Any:

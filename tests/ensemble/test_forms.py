@@ -1,7 +1,7 @@
 """The choice of the form of convolutions, by a simulated clock; and what a step costs, from shapes alone."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from jaxaudit.models import GPT, MLP, LiuCNN, ModuleFactory
 from jaxaudit.unlearning import Recording
 
 
+@cache
 def _cnn():
     return network(LiuCNN, (4, 4, 1), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=4)
 
@@ -39,45 +40,47 @@ def test_each_part_takes_the_letter_of_the_least_time(monkeypatch):
         lambda x: jax.lax.conv(x, jnp.ones((1, 1, 2, 2)), (1, 1), "SAME"), jnp.ones((1, 1, 5, 5))
     )
     assert batches.fastest_letters.__wrapped__(convolution, 2) == "tgp"
-
-
-def test_patches_that_do_not_fit_are_not_tried(monkeypatch):
+    # Patches that do not fit are not tried.
     monkeypatch.setattr(batches, "_device_bytes", lambda: 1)
     monkeypatch.setattr(batches, "_seconds", lambda program: 1.0)
-    assert batches.fastest_letters.__wrapped__(_cnn().convolutions()[0], 3) == "ggg"
+    assert batches.fastest_letters.__wrapped__(convolution, 3) == "ggg"
 
 
 def test_nothing_is_decided_on_a_cpu_or_of_a_network_without_convolutions_or_with_a_form(monkeypatch):
-    mlp = network(MLP, (4,), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=4)
     assert batches.with_decided_form(_cnn()).form is None
     monkeypatch.setattr(batches, "accelerated", lambda: True)
     monkeypatch.setattr(batches, "fastest_letters", lambda convolution: "ptg")
     assert batches.with_decided_form(_cnn()).form == "ptg"
     assert batches.with_decided_form(Recording(_cnn())).form == "ptg"
     assert batches.with_decided_form(_cnn().in_form("ggg")).form == "ggg"
-    assert batches.with_decided_form(mlp) is mlp
+    assert batches.with_decided_form(learner_of(MLP)) is learner_of(MLP)
 
 
 INPUTS, LABELS = np.zeros((128, 8, 8, 1), np.float32), np.arange(128, dtype=np.int32) % 2
 
 
+@cache
 def learner_of(factory: ModuleFactory, batch_size: int = 32) -> NetworkLearner:
     return network(factory, (8, 8, 1), 2, optimizer=optax.sgd(0.1), epochs=1, batch_size=batch_size)
+
+
+@cache
+def cost_of(factory: ModuleFactory, batch_size: int = 32) -> StepCost:
+    return count_step(learner_of(factory, batch_size), INPUTS, LABELS)
 
 
 def test_operations_of_an_mlp_by_hand():
     """A gradient takes three products of every kernel, but for the first, which needs no gradient of its inputs."""
     kernels = [64 * 512, 512 * 256, 256 * 128, 128 * 2]
     by_hand = 2 * 32 * (3 * sum(kernels) - kernels[0])
-    cost = count_step(learner_of(MLP), INPUTS, LABELS)
+    cost = cost_of(MLP)
     assert cost.step - models_per_batch.OVERHEAD == pytest.approx(by_hand, rel=0.1)
     assert cost.record == pytest.approx(2 * sum(kernels), rel=0.15)
 
 
-@pytest.mark.parametrize("factory", [MLP, LiuCNN], ids=["MLP", "CNN"])
-def test_a_larger_minibatch_costs_more(factory: type):
+def test_a_larger_minibatch_costs_more():
     """Twice as many records a step: at least so many more bytes as their inputs and widest layer take."""
-    small, large = (count_step(learner_of(factory, size), INPUTS, LABELS) for size in (32, 64))
+    small, large = (cost_of(MLP, size) for size in (32, 64))
     assert large.step_bytes - small.step_bytes >= 32 * (8 * 8 + 512) * 4
     assert large.step - models_per_batch.OVERHEAD == pytest.approx(
         2 * (small.step - models_per_batch.OVERHEAD), rel=0.1
@@ -85,7 +88,7 @@ def test_a_larger_minibatch_costs_more(factory: type):
 
 
 def test_values_clocks_and_forms_change_no_cost(monkeypatch: pytest.MonkeyPatch):
-    cost = count_step(learner_of(LiuCNN), INPUTS, LABELS)
+    cost = cost_of(LiuCNN)
     monkeypatch.setattr("time.perf_counter", lambda: 1 / 0)
     formed = learner_of(LiuCNN).in_form(" ".join(["ggg"] * len(learner_of(LiuCNN).convolutions())))
     assert count_step(formed, INPUTS[:1] + 1, LABELS[:1]) == cost
@@ -122,5 +125,5 @@ def test_pieces_of_a_minibatch_count_as_often_as_they_are_taken():
 
 def test_programs_and_states_are_counted():
     """Another layer is more to compile, and to keep: with plain descent the state is the parameters."""
-    small, large = (count_step(learner_of(partial(MLP, hidden=sizes)), INPUTS, LABELS) for sizes in ((8,), (8, 8)))
+    small, large = (cost_of(partial(MLP, hidden=sizes)) for sizes in ((8,), (8, 8)))
     assert small.equations < large.equations < 2 * small.equations

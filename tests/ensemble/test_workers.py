@@ -119,13 +119,6 @@ class Deadly(NearestCentroid):
 
 
 @pytest.mark.outer
-def test_a_chunk_that_ends_its_workers_is_given_up(two: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("jaxaudit.ensemble.train.ATTEMPTS", 2)
-    with pytest.warns(RuntimeWarning), pytest.raises(InputError, match=r"status 9.*2 times.*memory"):
-        fit_many(KEYS[:1], ROWS[:1], *POOL, Deadly(), execution=Execution(1, executor=two))
-
-
-@pytest.mark.outer
 def test_any_executor_will_do_and_a_broken_one_loses_nothing_that_was_finished(tmp_path: Path):
     one = LEARNERS["whole"]
     alone = fit(one, Execution(3))

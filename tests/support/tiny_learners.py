@@ -142,15 +142,21 @@ class NearestCentroid:
         return jax.nn.log_softmax(-jnp.sum((inputs[:, None] - params) ** 2, axis=2))
 
 
-def flat(params: Any) -> np.ndarray:
-    """All numbers of one model's parameters and state in one row; random keys as their words."""
+def numbers(params: Any) -> list[np.ndarray]:
+    """The leaves in NumPy, where an index is no program; random keys as their words."""
     leaves = [
         jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
         for leaf in jax.tree.leaves(params)
     ]
-    return np.concatenate([np.zeros(0), *(np.asarray(leaf, np.float64).ravel() for leaf in leaves)])
+    return [np.asarray(leaf, np.float64) for leaf in leaves]
+
+
+def flat(params: Any) -> np.ndarray:
+    """All numbers of one model's parameters and state in one row."""
+    return np.concatenate([np.zeros(0), *map(np.ravel, numbers(params))])
 
 
 def flat_rows(params: Any, models: int) -> np.ndarray:
     """The same for parameters with a leading models axis: a row a model."""
-    return np.stack([flat(jax.tree.map(lambda leaf, m=m: leaf[m], params)) for m in range(models)])
+    rows = [leaf[:models].reshape(models, -1) for leaf in numbers(params)]
+    return np.concatenate([np.zeros((models, 0)), *rows], axis=1)

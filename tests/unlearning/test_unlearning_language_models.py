@@ -169,25 +169,28 @@ def test_a_method_for_language_models_is_its_formula(name: str):
 
 def test_hidden_states_are_the_named_ones():
     learner, asked = small_learner(INPUTS.shape[1], TOKENIZER.vocabulary), jnp.asarray(INPUTS)
-    params, _ = jax.jit(learner.net.init)(jax.random.key(6))
-    first = np.stack([first_block(params, record, SMALL) for record in INPUTS])
-    second = jax.jit(lambda given: merged(SMALL, params).blocks[1](given, lambda each: each))(first)
-    last = jax.jit(hidden_states(learner.net, "block 2"))
-    for states, wanted in ((hidden_states(learner.net), first), (hidden_states(learner.net, "block 1"), first)):
-        np.testing.assert_allclose(jax.jit(states)(params, asked), wanted, atol=1e-5)
-    np.testing.assert_allclose(last(params, asked), second, atol=1e-5)
+    middle, named, last = (hidden_states(learner.net, name) for name in (None, "block 1", "block 2"))
+
+    @jax.jit
+    def all_ways(params: Any) -> Any:
+        first = jax.vmap(lambda record: first_block(params, record, SMALL))(asked)
+        second = merged(SMALL, params).blocks[1](first, lambda each: each)
+        moved = jax.grad(lambda params: middle(params, asked).sum())(params)
+        half = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf / 2]), params)
+        both = jax.vmap(middle, in_axes=(0, None))(half, asked)
+        alike = middle(params, asked), named(params, asked), both[0]
+        return first, alike, second, last(params, asked), moved["blocks"]
+
+    first, alike, second, found, moved = all_ways(jax.jit(learner.net.init)(jax.random.key(6))[0])
+    for states in alike:
+        np.testing.assert_allclose(states, first, atol=1e-5)
+    np.testing.assert_allclose(found, second, atol=1e-5)
     # What lies behind the states is of no effect on them.
-    moved = jax.grad(lambda given: hidden_states(learner.net)(given, asked).sum())(params)
-    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(moved["blocks"][1]))
-    assert any(np.asarray(leaf).any() for leaf in jax.tree.leaves(moved["blocks"][0]))
-    two = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), params)
-    both = jax.jit(jax.vmap(last, in_axes=(0, None)))(two, asked)
-    np.testing.assert_allclose(both[1], last(jax.tree.map(lambda leaf: 2 * leaf, params), asked), atol=1e-4)
-    with pytest.raises(InputError):
-        jax.eval_shape(hidden_states(learner.net, "block 3"), params, asked)
-    dense = pure_module(MLP, (4,), 3)
-    with pytest.raises(InputError):
-        jax.eval_shape(hidden_states(dense), jax.eval_shape(dense.init, KEY)[0], jnp.zeros((2, 4)))
+    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(moved[1]))
+    assert any(np.asarray(leaf).any() for leaf in jax.tree.leaves(moved[0]))
+    for net, given, name in ((learner.net, asked, "block 3"), (pure_module(MLP, (4,), 3), jnp.zeros((2, 4)), None)):
+        with pytest.raises(InputError):
+            jax.eval_shape(hidden_states(net, name), jax.eval_shape(net.init, KEY)[0], given)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +208,5 @@ def test_hidden_states_are_the_named_ones():
 def test_what_texts_do_not_allow_and_numbers_out_of_range_are_refused(method: Any):
     with pytest.raises(InputError):
         jax.eval_shape(partial(method, KEY, log_probs), PARAMS, INPUTS, LABELS, FORGET)
-
-
-def test_rmu_refuses_records_without_tokens():
-    records = jnp.zeros(INPUTS.shape), jnp.asarray(LABELS), jnp.asarray(FORGET)
-    with pytest.raises(InputError):
-        rmu(KEY, log_probs, PARAMS, *records, hidden=HIDDEN)
+    with pytest.raises(InputError):  # records without tokens
+        jax.eval_shape(partial(METHODS["RMU"], KEY, log_probs), PARAMS, np.float32(INPUTS), LABELS, FORGET)

@@ -9,8 +9,8 @@ import optax
 import pytest
 from flax import nnx
 from jax import lax
+from support.tiny_learners import CLASSES, Convolved, records
 
-from jaxaudit.ensemble import Execution, fit_many
 from jaxaudit.errors import InputError
 from jaxaudit.kernels.convolutions import UNROLLED, convolutions_of, in_form, loop_body, parsed_form
 from jaxaudit.learners import network
@@ -34,18 +34,28 @@ def _convolution(case: str):
     rank = len(inputs) - 2
     options = {"window_strides": (1,) * rank, **options}
     random = np.random.default_rng(0)
-    arrays = [jnp.asarray(random.normal(size=(3, *shape)), jnp.float32) for shape in (inputs, kernel)]
+    arrays = [random.normal(size=(3, *shape)).astype(np.float32) for shape in (inputs, kernel)]
     return partial(lax.conv_general_dilated, **options, dimension_numbers=numbers), arrays
+
+
+def _with_gradients(function):
+    """Outputs and both gradients of one model."""
+
+    def one(inputs, kernel):
+        outputs, back = jax.vjp(function, inputs, kernel)
+        return outputs, *back(jnp.cos(outputs))
+
+    return one
 
 
 def _all_parts(functions, inputs, kernel):
     """Outputs and gradients of every model, by each function: one program."""
+    return jax.jit(jax.vmap(lambda *model: [_with_gradients(each)(*model) for each in functions]))(inputs, kernel)
 
-    def one(inputs, kernel):
-        forms = [jax.vjp(function, inputs, kernel) for function in functions]
-        return [(outputs, *back(jnp.cos(outputs))) for outputs, back in forms]
 
-    return jax.jit(jax.vmap(one))(inputs, kernel)
+def _close(parts, plain, said=""):
+    for mine, other in zip(parts, plain, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5, err_msg=said)
 
 
 # A letter each for outputs, the gradient of the inputs and that of the kernel.
@@ -55,30 +65,28 @@ def test_each_part_in_each_form_is_the_plain_convolution(case):
     forms = ["ggg", "ttt", "ppp", "gtp"]
     plain, *others = _all_parts([function, *(in_form(function, form) for form in forms)], *arrays)
     for form, parts in zip(forms, others, strict=True):
-        for mine, other in zip(parts, plain, strict=True):
-            np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5, err_msg=form)
+        _close(parts, plain, form)
 
 
-@pytest.mark.parametrize("models", [1, 3])
 @pytest.mark.parametrize("case", SHAPES)
-def test_the_body_of_a_loop_computes_the_same_with_channels_last(case, models):
-    """Outputs and both gradients, of one model or of several, whose convolutions are grouped; checked is also that XLA
-    is given no other order of axes: in a loop on a CPU that would be slow."""
-    function, arrays = _convolution(case)
-    inputs, kernel = (array[:models] for array in arrays)
+def test_the_body_of_a_loop_computes_the_same_with_channels_last(case):
+    """One model's, and several models', whose convolutions are grouped; checked is also that XLA is given no other
+    order of axes: in a loop on a CPU that would be slow."""
+    function, (inputs, kernel) = _convolution(case)
+    one, many = _with_gradients(function), jax.vmap(_with_gradients(function))
 
-    def one(inputs, kernel):
-        outputs, back = jax.vjp(function, inputs, kernel)
-        return outputs, *back(jnp.cos(outputs))
+    @jax.jit
+    def both(inputs, kernel):
+        return many(inputs, kernel), loop_body(many)(inputs, kernel), loop_body(one)(inputs[0], kernel[0])
 
-    whole = jax.vmap(one) if models > 1 else lambda inputs, kernel: one(inputs[0], kernel[0])
-    body = loop_body(whole)
-    for mine, other in zip(body(inputs, kernel), whole(inputs, kernel), strict=True):
-        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5)
+    plain, of_many, of_one = both(inputs, kernel)
+    _close(of_many, plain)
+    _close(of_one, [part[0] for part in plain])
     rank = kernel.ndim - 1
     last, of_kernel = (0, rank - 1, *range(1, rank - 1)), (rank - 1, rank - 2, *range(rank - 2))
-    found = {tuple(dict(each.params)["dimension_numbers"]) for each in convolutions_of(body, inputs, kernel)}
-    assert found == {(last, of_kernel, last)}
+    for body, given in ((loop_body(many), (inputs, kernel)), (loop_body(one), (inputs[0], kernel[0]))):
+        found = {tuple(dict(each.params)["dimension_numbers"]) for each in convolutions_of(body, *given)}
+        assert found == {(last, of_kernel, last)}
 
 
 def test_the_body_of_a_loop_without_convolutions_is_the_function():
@@ -92,10 +100,9 @@ def test_the_body_of_a_loop_without_convolutions_is_the_function():
 
 def test_more_models_than_are_unrolled_are_looped_over():
     function, (inputs, kernel) = _convolution("same size")
-    many = [jnp.concatenate([array] * (UNROLLED // 3 + 1)) * 1.5 for array in (inputs, kernel)]
+    many = [np.concatenate([array] * (UNROLLED // 3 + 1)) * 1.5 for array in (inputs, kernel)]
     plain, ours = _all_parts([function, in_form(function, "ttt")], *many)
-    for mine, other in zip(ours, plain, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=2e-5, atol=2e-5)
+    _close(ours, plain)
 
 
 def test_a_form_has_three_letters_for_each_different_convolution():
@@ -122,24 +129,25 @@ def test_a_dilated_or_grouped_convolution_has_no_patches():
     np.testing.assert_allclose(in_form(grouped, "ttt")(inputs, kernel), grouped(inputs, kernel))
 
 
-class Two(nnx.Module):
+class Two(Convolved):
     """Of two convolutions that differ."""
 
     def __init__(self, input_shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs) -> None:
-        self.first, self.norm = nnx.Conv(3, 4, (3, 3), rngs=rngs), nnx.BatchNorm(4, rngs=rngs)
-        self.second, self.output = nnx.Conv(4, 4, (3, 3), strides=2, rngs=rngs), nnx.Linear(4, classes, rngs=rngs)
+        super().__init__(input_shape, classes, rngs=rngs)
+        self.second = nnx.Conv(2, 2, (3, 3), rngs=rngs)
 
     def __call__(self, inputs):
-        return self.output(self.second(nnx.relu(self.norm(self.first(inputs)))).mean(axis=(1, 2)))
+        return self.output(self.second(jnp.tanh(self.conv(inputs))).reshape(len(inputs), -1))
 
 
-def test_models_trained_in_another_form_differ_by_rounding():
-    random = np.random.default_rng(1)
-    inputs, labels = random.normal(size=(24, 8, 8, 3)).astype(np.float32), np.arange(24, dtype=np.int32) % 3
-    learner = network(Two, (8, 8, 3), 3, optimizer=optax.sgd(0.05), epochs=1, batch_size=8)
-    keys, rows = jax.random.split(jax.random.key(1), 2), np.arange(24) < np.array([[16], [20]])
-    plain = fit_many(keys, rows, inputs, labels, learner, execution=Execution(models_per_batch=1))
+def test_a_learner_in_another_form_has_the_same_gradient_but_for_rounding():
+    learner = network(Two, (5, 5, 1), CLASSES, optimizer=optax.sgd(0.05), epochs=1, batch_size=8)
     assert len(learner.convolutions()) == 2
-    other = fit_many(keys, rows, inputs, labels, learner.in_form("ptg gpt"), execution=Execution(models_per_batch=1))
-    for mine, theirs in zip(jax.tree.leaves(other), jax.tree.leaves(plain), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-4)
+    inputs, labels = records(8, 5, 5, 1)
+
+    @jax.jit
+    def gradients(key, *batch):
+        state = learner.init(key)
+        return [each.gradient(state, *batch, jnp.ones(8))[0] for each in (learner, learner.in_form("ptg gpt"))]
+
+    _close(*map(jax.tree.leaves, gradients(jax.random.key(1), inputs, labels)))

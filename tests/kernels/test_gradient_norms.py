@@ -1,17 +1,16 @@
-"""Squared gradient norms of single examples against a loop of gradients in float64."""
+"""Squared gradient norms of single examples, and their mean gradient, against a loop of gradients in float64."""
 
 import json
 import os
 import subprocess
 import sys
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen, nnx
+from flax import nnx
 from support.gradient_twins import (
     CLASSES,
     Images,
@@ -28,9 +27,9 @@ from support.gradient_twins import (
 )
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels import fisher_diagonal, precise_log_softmax, squared_grad_norms
+from jaxaudit.kernels import fisher_diagonal, mean_gradient, precise_log_softmax, squared_grad_norms
 from jaxaudit.kernels.gradient_norms import chunks
-from jaxaudit.models import MLP, LiuCNN
+from jaxaudit.models import LiuCNN
 
 
 def close(ours: list[Any], theirs: list[Any], rtol: float = 1e-5, atol: float = 1e-9) -> None:
@@ -39,29 +38,32 @@ def close(ours: list[Any], theirs: list[Any], rtol: float = 1e-5, atol: float = 
         np.testing.assert_allclose(np.asarray(mine), np.asarray(other), rtol=rtol, atol=atol)
 
 
+def linear_outputs(params: Any, inputs: Any) -> Any:
+    return inputs @ params["kernel"] + params["bias"]
+
+
 def linear(params: Any, inputs: Any, labels: Any) -> Any:
-    return of_label(inputs @ params["kernel"] + params["bias"], labels)
+    return of_label(linear_outputs(params, inputs), labels)
 
 
-PARAMS = {"bias": jnp.array([0.1, -0.2, 0.3]), "kernel": jnp.arange(12.0).reshape(4, 3) / 10}
+PARAMS = {"bias": np.float32([0.1, -0.2, 0.3]), "kernel": np.arange(12, dtype=np.float32).reshape(4, 3) / 10}
 X, Y = examples(6, 4)
 
 
 @pytest.mark.parametrize(
     ("build", "shape", "words", "rtol", "atol"),
     [
-        (partial(MLP, (2, 3), CLASSES, hidden=(5, 4)), (2, 3), 0, 1e-9, 1e-20),
         (Images, (7, 6, 2), 0, 1e-9, 1e-20),
         # Whatever its parameters, Flax takes the softmax of attention and a row of a table in float32. So rounding
         # depends on the processor, and is all there is of one gradient: a bias of all keys changes no softmax.
         (Words, (5,), 7, 1e-5, 1e-14),
         (Recurrent, (4, 2), 0, 1e-9, 1e-20),
     ],
-    ids=["MLP", "Images", "Words", "Recurrent"],
+    ids=["Images", "Words", "Recurrent"],
 )
 def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: int, rtol: float, atol: float):
     """To rounding, in float64 where the layers allow it; and everything is contracted."""
-    log_prob, params = nnx_log_prob(build(rngs=nnx.Rngs(5)))
+    log_prob, params = nnx_log_prob(nnx.eval_shape(lambda: build(rngs=nnx.Rngs(5))))
     x, y = examples(2, *shape, words=words)
     weights = np.array([1.0, 2.5])
     with jax.enable_x64(True):
@@ -69,7 +71,7 @@ def test_every_layer_equals_a_loop_of_gradients(build: Any, shape: Any, words: i
         gradients = gradients_by_loop(log_prob, params, x, y)
         found = squared_grad_norms(log_prob, params, x, y)
         close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=rtol, atol=atol)
-        if words == 0 and build is not Images:  # those compile for long, and have no path that the others have not
+        if build is Recurrent:  # the others compile for long, and have no path that rules and loops have not
             fisher = fisher_diagonal(log_prob, params, x, y, weights=weights)
             close(jax.tree.leaves(fisher), fisher_by_loop(gradients, weights), rtol=rtol, atol=atol)
     assert set(found.paths_of_leaves) == {"contracted"}
@@ -80,34 +82,16 @@ def test_single_precision_has_the_stated_error():
 
     Logits of size 20 are off by 2e-6, and so is, of itself, the probability of all other classes.
     """
-    log_prob, params = nnx_log_prob(LiuCNN((6, 6, 1), CLASSES, rngs=nnx.Rngs(5)), log_softmax=precise_log_softmax)
+    made = nnx.eval_shape(lambda: LiuCNN((6, 6, 1), CLASSES, rngs=nnx.Rngs(5)))
+    log_prob, params = nnx_log_prob(made, log_softmax=precise_log_softmax)
     x, y = examples(5, 6, 6, 1)
+    x = 15 * x
     found = squared_grad_norms(log_prob, params, x, y)
     with jax.enable_x64(True):
         gradients = gradients_by_loop(log_prob, wide(params), x.astype(np.float64), y)
     close(jax.tree.leaves(found.leaves), norms_by_loop(gradients), rtol=5e-5, atol=0)
     assert found.total.min() < 1e-6
     assert set(found.paths_of_leaves) == {"contracted"}
-
-
-class Plain(linen.Module):
-    @linen.compact
-    def __call__(self, x: Any) -> Any:
-        x = linen.relu(linen.Dense(5)(x))
-        x = linen.BatchNorm(use_running_average=True)(x)
-        return linen.Dense(CLASSES)(linen.WeightNorm(linen.Dense(4))(linen.remat(linen.LayerNorm)()(x)))
-
-
-def test_a_linen_module_is_taken_as_it_is():
-    variables = Plain().init(jax.random.key(1), X)
-    rest = {"batch_stats": variables["batch_stats"]}
-
-    def log_prob(params: Any, x: Any, y: Any) -> Any:
-        return of_label(Plain().apply({"params": params, **rest}, x), y)
-
-    found = squared_grad_norms(log_prob, variables["params"], X, Y)
-    close(jax.tree.leaves(found.leaves), norms_by_loop(gradients_by_loop(log_prob, variables["params"], X, Y)))
-    assert set(jax.tree.leaves(found.paths)) == {"contracted"}
 
 
 def odd(params: dict[str, Any], x: Any, y: Any) -> Any:
@@ -169,18 +153,21 @@ def test_parameters_that_no_rule_knows_are_exact_all_the_same():
 
 
 def test_jit_and_vmap_over_models_change_nothing():
-    many = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), PARAMS)
-    weights = jnp.arange(6.0)
-    norms = jax.jit(jax.vmap(lambda p: squared_grad_norms(linear, p, X, Y, chunk=4)))(many)
-    fisher = jax.jit(jax.vmap(lambda p: fisher_diagonal(linear, p, X, Y, weights=weights, chunk=4)))(many)
+    many = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), PARAMS)
+    weights = np.arange(6, dtype=np.float32)
+
+    def both(params: Any) -> Any:
+        norms = squared_grad_norms(linear, params, X, Y, chunk=4)
+        return norms, fisher_diagonal(linear, params, X, Y, weights=weights, chunk=4)
+
+    norms, fisher = jax.jit(jax.vmap(both))(many)
     assert norms.paths == {"bias": "contracted", "kernel": "contracted"}
     for model in range(2):
         one = jax.tree.map(lambda leaf, model=model: leaf[model], many)
-        alone = squared_grad_norms(linear, one, X, Y)
+        alone, diagonal = both(one)
         close([leaf[model] for leaf in jax.tree.leaves(norms.leaves)], jax.tree.leaves(alone.leaves))
         np.testing.assert_allclose(norms.total[model], alone.total, rtol=1e-5)
-        alone = fisher_diagonal(linear, one, X, Y, weights=weights)
-        close([leaf[model] for leaf in jax.tree.leaves(fisher)], jax.tree.leaves(alone))
+        close([leaf[model] for leaf in jax.tree.leaves(fisher)], jax.tree.leaves(diagonal))
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="of a CPU's compiler")
@@ -207,14 +194,11 @@ def test_patches_of_one_convolution_stand_in_memory_at_a_time():
 
 
 def test_values_may_be_closed_over_and_the_chunk_changes_nothing():
-    alone = squared_grad_norms(linear, PARAMS, X, Y, chunk=4).total
-    np.testing.assert_array_equal(jax.jit(lambda: squared_grad_norms(linear, PARAMS, X, Y, chunk=4).total)(), alone)
+    alone = np.asarray(squared_grad_norms(linear, PARAMS, X, Y, chunk=4).total)
     scaled = jax.jit(lambda s: squared_grad_norms(lambda p, x, y: linear(p, s * x, y), PARAMS, X / 2, Y).total)
-    close([scaled(2.0)], [np.asarray(alone)])
-    for chunk in (1, 5, 100):
-        close([squared_grad_norms(linear, PARAMS, X, Y, chunk=chunk).total], [np.asarray(alone)], rtol=1e-6)
-    fisher = jax.jit(lambda: fisher_diagonal(linear, PARAMS, X, Y, chunk=4))()
-    close(jax.tree.leaves(fisher), jax.tree.leaves(fisher_diagonal(linear, PARAMS, X, Y, chunk=4)))
+    close([scaled(2.0)], [alone])
+    for chunk in (1, 100):
+        close([squared_grad_norms(linear, PARAMS, X, Y, chunk=chunk).total], [alone], rtol=1e-6)
 
 
 def test_a_look_up_keeps_examples_apart():
@@ -247,9 +231,8 @@ def test_one_function_is_traced_once():
 
 def test_no_gradient_of_a_dense_layer_is_stored():
     """Of all arrays that the program makes, none has a kernel's entries an example."""
-    log_prob, params = nnx_log_prob(MLP((40,), CLASSES, hidden=(50, 60), rngs=nnx.Rngs(0)))
-    x, y = examples(8, 40)
-    for of in (lambda p: squared_grad_norms(log_prob, p, x, y).total, lambda p: fisher_diagonal(log_prob, p, x, y)):
+    params, (x, y) = {"kernel": np.ones((50, 60)), "bias": np.zeros(60)}, examples(8, 50)
+    for of in (lambda p: squared_grad_norms(linear, p, x, y).total, lambda p: fisher_diagonal(linear, p, x, y)):
         assert 8 * 60 <= largest(jax.make_jaxpr(of)(params).jaxpr) < 8 * 50 * 60
 
 
@@ -271,6 +254,37 @@ def test_half_precision_is_summed_in_single():
     found = squared_grad_norms(linear, params, X, Y)
     assert found.total.dtype == jnp.float32
     close([found.total], [np.asarray(squared_grad_norms(linear, PARAMS, X, Y).total)], rtol=0.1)
+
+
+def backwards_only(params: Any, x: Any, y: Any) -> Any:
+    return of_label(smooth(linear_outputs(params, x), params["bias"]), y)
+
+
+@pytest.mark.parametrize("chunk", [None, 4])
+@pytest.mark.parametrize("log_prob", [linear, backwards_only])
+def test_the_mean_gradient_is_that_of_single_gradients(log_prob: Any, chunk: int | None):
+    """By forward mode, and below a derivative of its own, which has none."""
+    with jax.enable_x64(True):
+        params, x = wide(PARAMS), X.astype(np.float64)
+        gradients = gradients_by_loop(log_prob, params, x, Y)
+        found = mean_gradient(log_prob, params, x, Y, chunk=chunk)
+        for name, mine in found.items():
+            np.testing.assert_allclose(mine, np.mean([each[name] for each in gradients], axis=0), rtol=1e-10)
+
+
+def test_records_of_several_arrays():
+    """A batch of a dictionary; and the norms are those of the same arrays side by side."""
+
+    def split(params: Any, inputs: Any, labels: Any) -> Any:
+        return linear(params, jnp.concatenate([inputs["left"], inputs["right"]], axis=1), labels["class"])
+
+    apart, classes = {"left": X[:, :1], "right": X[:, 1:]}, {"class": Y}
+    wanted = squared_grad_norms(linear, PARAMS, X, Y, chunk=4).total
+    close([squared_grad_norms(split, PARAMS, apart, classes, chunk=4).total], [wanted])
+    diagonal = fisher_diagonal(split, PARAMS, apart, classes, chunk=4)
+    np.testing.assert_allclose(sum(np.sum(leaf) for leaf in jax.tree.leaves(diagonal)), np.mean(wanted), rtol=1e-5)
+    with pytest.raises(InputError, match="there are 2 or 6 inputs and 6 labels"):
+        squared_grad_norms(split, PARAMS, {**apart, "left": X[:2, :1]}, classes)
 
 
 SPREAD = """
@@ -326,3 +340,5 @@ def test_what_cannot_be_measured_says_why(change: dict[str, Any], message: str):
         fisher_diagonal(**call)
     with pytest.raises(InputError, match=r"`weights` has shape \(5,\) but must have \(6,\)"):
         fisher_diagonal(linear, PARAMS, X, Y, weights=np.ones(5, np.float32))
+    with pytest.raises(InputError, match="`examples` must be at least 1; got 0"):
+        mean_gradient(linear, PARAMS, X[:0], Y[:0])

@@ -28,8 +28,9 @@ def parameters() -> dict[str, np.ndarray]:
 
 
 def lstm(p: Any, x: Any, y: Any) -> Any:
-    """Its first state is learned."""
+    """Its first state is learned; its steps are under remat."""
 
+    @jax.checkpoint
     def step(carry: Any, now: Any) -> Any:
         h, memory = carry
         i, f, g, o = jnp.split(now @ p["gates of x"] + h @ p["gates"] + p["gate bias"], 4, axis=-1)
@@ -50,16 +51,6 @@ def backwards(p: Any, x: Any, y: Any) -> Any:
 
     h, every = jax.lax.scan(step, jnp.zeros((len(x), WIDTH)), jnp.moveaxis(x, 1, 0), reverse=True, unroll=2)
     return of_label((every.sum(0) + h) @ p["output"], y)
-
-
-def stacked(p: Any, x: Any, y: Any) -> Any:
-    """A layer a step, under remat; the kernel turned and scaled."""
-
-    def layer(h: Any, of: Any) -> Any:
-        return jax.checkpoint(lambda h: jnp.tanh(h @ of[0].T * of[2] + of[1]))(h), None
-
-    h, _ = jax.lax.scan(layer, x[:, 0] @ p["input"], (p["layers"], p["biases"], p["scales"]))
-    return of_label(h @ p["output"], y)
 
 
 def counted(p: Any, x: Any, y: Any) -> Any:
@@ -121,19 +112,6 @@ def words(p: Any, x: Any, y: Any) -> Any:
     return of_label((h + every.sum(0) + window + box) @ p["output"], y)
 
 
-def attention(p: Any, x: Any, y: Any) -> Any:
-    """Steps over what was made of the example outside."""
-    memory = x @ p["input"]
-
-    def step(h: Any, kernel: Any) -> Any:
-        keys = memory @ kernel
-        share = jax.nn.softmax(jnp.einsum("bd,btd->bt", h, keys))
-        return jnp.einsum("bt,btd->bd", share, keys @ p["layers"][0]) + p["biases"][0], None
-
-    h, _ = jax.lax.scan(step, memory[:, 0], p["layers"])
-    return of_label(h @ p["output"], y)
-
-
 def branches(p: Any, x: Any, y: Any) -> Any:
     """No rule is known for what is in a branch."""
 
@@ -167,19 +145,7 @@ def added(p: Any, x: Any, y: Any) -> Any:
     return of_label((h + every.sum(0)) @ p["output"] + h[:, :3], y)
 
 
-NETWORKS = (
-    added,
-    lstm,
-    backwards,
-    stacked,
-    counted,
-    layers_in_steps,
-    steps_in_layers,
-    words,
-    attention,
-    branches,
-    experts,
-)
+NETWORKS = (added, lstm, backwards, counted, layers_in_steps, steps_in_layers, words, branches, experts)
 DIFFERENTIATED: dict[Any, set[str]] = {branches: {"layers", "first"}, experts: {"experts"}}
 
 

@@ -50,20 +50,17 @@ def of_label(logits: Any, labels: Any, log_softmax: Callable[..., Any] = jax.nn.
 def nnx_log_prob(
     module: nnx.Module, log_softmax: Callable[..., Any] = jax.nn.log_softmax
 ) -> tuple[Callable[..., Any], Any]:
-    """The log-probability of a module in evaluation mode, and its parameters moved off any symmetric start."""
+    """The log-probability of a module in evaluation mode, and parameters: no scale is 1, no bias 0.
+
+    Of the module's own numbers none is used: `nnx.eval_shape` makes one without.
+    """
     module.eval()
     graph, params, rest = nnx.split(module, nnx.Param, ...)
     random = np.random.default_rng(11)
-    params = jax.tree.map(lambda leaf: leaf + 0.1 * random.normal(size=leaf.shape).astype(leaf.dtype), params)
-    # Running statistics that are neither 0 nor 1.
-    rest = jax.tree.map(
-        lambda leaf: (
-            leaf + random.uniform(0.2, 0.4, leaf.shape).astype(leaf.dtype)
-            if jnp.issubdtype(leaf.dtype, jnp.floating)
-            else leaf
-        ),
-        rest,
+    params = jax.tree.map(
+        lambda leaf: (random.normal(size=leaf.shape) / np.prod(leaf.shape[:-1]) ** 0.5).astype(leaf.dtype), params
     )
+    rest = jax.tree.map(lambda leaf: random.uniform(0.5, 1.5, leaf.shape).astype(leaf.dtype), rest)
 
     def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
         net: Any = nnx.merge(graph, params, rest, copy=True)

@@ -12,11 +12,13 @@ from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from support.memory import at_most
 
 from jaxaudit.errors import InputError
-from jaxaudit.learners import naive_bayes
+from jaxaudit.learners import BoundsDTP, Learner, LeavesOneOut, LeftOut, SteppedLearner, naive_bayes
 
 KEY = jax.random.key(17)
 MODULE = import_module("jaxaudit.learners.naive_bayes")
 MIXED = (3, 0, 2, 0, 11)
+FEW, COUNTS = 9, (2, 3)
+EVERYTHING = np.indices(COUNTS).reshape(len(COUNTS), -1).T.astype(np.float32)
 
 
 def records(count, category_counts, classes, seed=5):
@@ -194,8 +196,8 @@ def test_numbers_far_from_zero_keep_their_variance():
 
 @pytest.mark.parametrize("members", [0, 1, 2])
 def test_few_members(members):
-    inputs, labels = records(8, MIXED, 3)
-    log_probs = fitted(MIXED, 3, inputs, labels, np.arange(8) < members)
+    inputs, labels = records(50, MIXED, 3)
+    log_probs = fitted(MIXED, 3, inputs, labels, np.arange(50) < members)
     assert not np.isnan(log_probs).any()
     np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1, rtol=1e-5)
     absent = np.setdiff1d(np.arange(3), labels[:members])
@@ -222,6 +224,43 @@ def test_records_are_counted_block_by_block(monkeypatch):
     learner = naive_bayes(MIXED, 3)
     in_blocks = jax.jit(lambda x, y, w: learner.log_probs(learner.fit(KEY, x, y, w), x))(inputs, labels, weights)
     assert single_close(in_blocks, whole)
+
+
+def test_many_train_as_each_alone_and_a_record_of_weight_zero_leaves_no_trace():
+    inputs, labels = records(50, MIXED, 3)
+    rows = 1 - np.eye(50, dtype=np.float32)[:3]
+    many = jax.jit(jax.vmap(compiled(MIXED, 3), in_axes=(None, None, 0, None)))
+    said = many(inputs, labels, rows, inputs)
+    np.testing.assert_allclose(said[2], fitted(MIXED, 3, inputs, labels, rows[2]), atol=2e-4)
+    changed, others = inputs.copy(), labels.copy()
+    changed[2], others[2] = inputs[3], (labels[2] + 1) % 3
+    np.testing.assert_array_equal(many(changed, others, rows, inputs)[2], said[2])
+
+
+def test_it_knows_its_leave_one_out_models_and_bounds_them():
+    made, again = (naive_bayes(COUNTS, 3, smoothing=0.3) for _ in range(2))
+    assert (hash(made), made) == (hash(again), again)
+    assert all(isinstance(made, kind) for kind in (Learner, LeavesOneOut, BoundsDTP))
+    assert not isinstance(made, SteppedLearner)
+    same = np.log(np.full((4, 3), 1 / 3))
+    labels = np.array([0, 1, 2, 0])
+    assert naive_bayes((2, 0, 2), 3).dtp_bound(labels, labels, LeftOut(same, same)) is None  # nothing is proven
+
+
+def test_no_refit_moves_an_output_on_any_input_by_more():
+    made, rng, share = naive_bayes(COUNTS, 3, smoothing=0.3), np.random.default_rng(2), 0.0
+    rows = np.concatenate([np.ones((1, FEW)), 1 - np.eye(FEW)]).astype(np.float32)
+    outputs = jax.jit(jax.vmap(compiled(COUNTS, 3, smoothing=0.3), in_axes=(None, None, 0, None)))
+    for _ in range(60):
+        inputs = EVERYTHING[rng.integers(len(EVERYTHING), size=FEW)]
+        labels = np.concatenate([np.repeat(np.arange(3), 2), rng.integers(3, size=FEW - 6)]).astype(np.int32)
+        full, *without = np.asarray(outputs(inputs, labels, rows, EVERYTHING))
+        moved = np.abs(full - np.array(without)).max(axis=(1, 2))
+        bound = made.dtp_bound(labels, labels, made.leave_one_out(KEY, inputs, labels, np.arange(FEW)))
+        assert bound is not None
+        assert (moved <= bound + 1e-5).all()  # refits are float32
+        share = max(share, float((moved / bound).max()))
+    assert share > 0.5  # it is no idle bound
 
 
 @pytest.mark.parametrize(
@@ -255,3 +294,16 @@ def test_inputs_that_cannot_be_used(place, value, message):
         leave_one_out((3, 0), 2, inputs, labels, [0])
     with pytest.raises(InputError, match=r"^`inputs` has shape \(10, 2\) but must have \(10, 3\)"):
         leave_one_out((3, 0, 0), 2, inputs, labels, [0])
+
+
+def test_records_and_labels_that_do_not_exist_are_refused():
+    inputs, labels = records(10, (3, 0), 2)
+    for wrong, chosen, said in (
+        (labels, [0, 10], "`records` .* below 10; got 10"),
+        (labels, [2, -1], "`records` .* got -1"),
+        (labels + 1, [0], "`labels` .* below 2; got 2"),
+        (labels - 1, [0], "`labels` .* got -1"),
+        (labels[:5], [0], r"^`labels` has shape \(5,\) but must have"),
+    ):
+        with pytest.raises(InputError, match=said):
+            leave_one_out((3, 0), 2, inputs, wrong, chosen)

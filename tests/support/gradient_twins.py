@@ -60,7 +60,7 @@ def nnx_log_prob(
     params = jax.tree.map(
         lambda leaf: (random.normal(size=leaf.shape) / np.prod(leaf.shape[:-1]) ** 0.5).astype(leaf.dtype), params
     )
-    rest = jax.tree.map(lambda leaf: random.uniform(0.5, 1.5, leaf.shape).astype(leaf.dtype), rest)
+    rest = jax.tree.map(lambda leaf: jnp.asarray(random.uniform(0.5, 1.5, leaf.shape).astype(leaf.dtype)), rest)
 
     def log_prob(params: Any, inputs: Any, labels: Any) -> Any:
         net: Any = nnx.merge(graph, params, rest, copy=True)

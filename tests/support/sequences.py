@@ -1,10 +1,9 @@
-"""Small records of tokens, a GPT by its definition, and a language model trained by a plain loop."""
+"""Small records of tokens, and a GPT by its definition."""
 
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -64,24 +63,3 @@ def likelihoods(logits: Any, record: Any) -> Any:
     following = np.asarray(record)[1:]
     counted = np.flatnonzero(following >= 0)
     return jax.nn.log_softmax(logits)[counted, following[counted]]
-
-
-def trained_plainly(net: Any, params: Any, state: Any, inputs: np.ndarray, batches: Any, optimizer: Any) -> Any:
-    """The parameters after these minibatches (indices of records), one record's loss after another."""
-
-    def loss(params: Any, record: Any) -> Any:
-        tokens, following = jnp.where(record >= 0, record, -1 - record), record[1:]
-        said = jax.nn.log_softmax(net.apply(params, state, tokens[None], True)[0][0])
-        return -jnp.mean(said[jnp.arange(len(following)), following], where=following >= 0)
-
-    gradient, memory = jax.jit(jax.grad(loss)), optimizer.init(params)
-
-    @jax.jit
-    def stepped(params: Any, memory: Any, mean: Any) -> Any:
-        updates, memory = optimizer.update(mean, memory, params)
-        return optax.apply_updates(params, updates), memory
-
-    for chosen in batches:
-        gradients = [gradient(params, inputs[row]) for row in chosen]
-        params, memory = stepped(params, memory, jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *gradients))
-    return params

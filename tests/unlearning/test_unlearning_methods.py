@@ -101,7 +101,7 @@ METHODS = {
     "gradient-ascent": partial(gradient_ascent, **RECIPE),
     "negative-gradient": partial(negative_gradient, beta=0.8, **RECIPE),
     "scrub": partial(scrub, max_epochs=2, **RECIPE),
-    "ssd": partial(selective_dampening, selection=1.2, strength=2.0),
+    "ssd": partial(selective_dampening, selection=0.9, strength=1.1),
 }
 TEMPERATURE = 2.0
 
@@ -185,7 +185,7 @@ TWINS = {
     "gradient-ascent": partial(trained_on, FORGET, -1),
     "negative-gradient": partial(of_both_sides, 0.8),
     "scrub": partial(scrubbed, 2),
-    "ssd": partial(dampened, 1.2, 2.0),
+    "ssd": partial(dampened, 0.9, 1.1),
 }
 
 

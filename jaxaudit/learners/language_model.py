@@ -281,11 +281,14 @@ def language_model(
         length, vocabulary: `inputs.shape[1]`, and the number of tokens, `Tokenizer.vocabulary`.
         optimizer, epochs, batch_size, precision: as for `network`.
 
+    >>> from functools import partial
     >>> from jaxaudit.models import GPT
-    >>> learner = language_model(GPT, 16, 257, optimizer=optax.adamw(1e-3), epochs=1, batch_size=2)
-    >>> params = learner.fit(jax.random.key(1), jnp.full((2, 16), 97), jnp.zeros(2, int), jnp.ones(2))
-    >>> learner.log_probs(params, jnp.full((3, 16), 97)).shape
-    (3, 1)
+    >>> small = partial(GPT, depth=1, width=16)
+    >>> learner = language_model(small, 16, 257, optimizer=optax.adamw(1e-3), epochs=1, batch_size=2)
+    >>> texts = np.full((2, 16), 97)
+    >>> params = jax.jit(learner.fit)(jax.random.key(1), texts, np.zeros(2, int), np.ones(2))
+    >>> jax.jit(learner.log_probs)(params, texts).shape
+    (2, 1)
     """
     refuse_recipe(epochs, batch_size, precision)
     net = pure_module(factory, (length,), vocabulary, of_tokens=True)

@@ -139,10 +139,10 @@ def hidden_states(net: PureModule, name: str | None = None) -> HiddenStates:
         name: of the activation; by default the middle one of those that the network names, the earlier of two.
 
     >>> from jaxaudit.models import GPT, pure_module
-    >>> net = pure_module(GPT, (4,), 8, of_tokens=True)
-    >>> params, _ = net.init(jax.random.key(1))
-    >>> hidden_states(net)(params, jnp.zeros((3, 4), int)).shape
-    (3, 4, 64)
+    >>> net = pure_module(partial(GPT, width=16), (4,), 8, of_tokens=True)
+    >>> params, _ = jax.jit(net.init)(jax.random.key(1))
+    >>> jax.jit(hidden_states(net))(params, np.zeros((3, 4), int)).shape
+    (3, 4, 16)
     """
 
     def outputs(params: Any, inputs: Any) -> Any:

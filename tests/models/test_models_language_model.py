@@ -4,6 +4,7 @@ import json
 import shutil
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,9 @@ transformers: Any = pytest.importorskip("transformers", reason="transformers is 
 
 PROMPTS = ["Question: Who wrote it?\nAnswer: ", "Who", "", "Question: é?\nAnswer: ", "Q: "] * 3
 ANSWERS = [("nobody " * (row % 4) + "did it 日")[: 30 - row] for row in range(len(PROMPTS))]
+# A token of both a prompt and its answer: the blank of the first prompt, half a letter, an accent, several blanks.
+PROMPTS += ["Question: Who wrote it?\nAnswer: ", "日", "e", "a b"]
+ANSWERS += ["nobody did", "本 é", "\u0301 x", "  c"]
 
 
 def twin(module: Any, tokenizer: Any, prompt: str, answer: str, start: str = "characters") -> dict[str, float]:
@@ -194,7 +198,8 @@ def test_a_text_is_scored_once_by_a_model_and_anew_by_another(tmp_path: Path, mo
     told.clear()
     causal.token_scores(model, [*encoded[:6], other], told.append)
     assert told == [before, len(encoded[5].tokens) + len(other.tokens)]
-    changed_models = (LanguageModel(tmp_path / "model", "bfloat16"), _with_other_weights(tmp_path / "moved"))
+    having(BIAS, np.ones(96, np.float32))(tmp_path / "moved")
+    changed_models = (LanguageModel(tmp_path / "model", "bfloat16"), LanguageModel(tmp_path / "moved"))
     for count, changed in enumerate(changed_models, 1):
         assert len(list((tmp_path / "cache").iterdir())) == count
         told.clear()
@@ -207,15 +212,6 @@ def test_a_text_is_scored_once_by_a_model_and_anew_by_another(tmp_path: Path, mo
             assert archive["values"].shape[1] == len(SCORES)
 
 
-def _with_other_weights(folder: Path) -> LanguageModel:
-    """The model of a folder with one weight moved, in place."""
-    (path,) = folder.glob("*.safetensors")
-    weights = {name: np.array(values) for name, values in read_weights(folder).items()}
-    next(iter(weights.values())).flat[0] += 1
-    path.write_bytes(safetensors_bytes(weights))
-    return LanguageModel(folder)
-
-
 def test_what_is_scored_begins_behind_the_prompt_and_ends_an_answer(saved: Path):
     model = LanguageModel(saved)
     (answer, text, nothing, ended) = model.encode(["ab", "", "ab", "ab"], ["cd", "abcd", "", f"c{END}"])
@@ -223,22 +219,14 @@ def test_what_is_scored_begins_behind_the_prompt_and_ends_an_answer(saved: Path)
     assert (answer.start, answer.tokens[-1]) == (2, 0)
     assert (text.start, len(text.tokens), len(nothing.tokens)) == (1, 4, 3)
     assert ended.tokens.count(0) == 1
+    (special,) = model.encode(["<end>"], ["<end>a"])
+    assert model.decode(special.tokens[special.start :]) == "a"
+    # The tokenizer joins the blank at the end of a prompt with the word behind it.
+    word, theirs = (model.encode(["Answer: "], ["nobody"], how)[0] for how in ("characters", "prompt-tokens"))
+    assert [model.decode(each.tokens[each.start :]) for each in (word, theirs)] == [" nobody", ""]
     found = causal.token_scores(model, [answer, *model.encode(["", ""], ["a", ""])])
     for name in SCORES:
         assert np.isfinite(found[name]).tolist() == [True, False, False]
-
-
-def test_the_first_word_of_an_answer_is_scored(saved: Path):
-    model, question = LanguageModel(saved), "Question: Who wrote it?\nAnswer: "
-    (record,) = model.encode([question], ["nobody"])
-    # The tokenizer joins the blank at the end of the prompt with the word.
-    assert model.decode(record.tokens[record.start :]) == " nobody"
-    assert (len(record.tokens) - record.start, record.tokens[-1]) == (2, 0)
-    (theirs,) = model.encode([question], ["nobody"], "prompt-tokens")
-    assert model.decode(theirs.tokens[theirs.start :]) == ""
-    found = causal.token_scores(model, [record, theirs])
-    assert np.isfinite([found[name][0] for name in SCORES]).all()
-    assert np.isnan(found["min_k"][1])
 
 
 @pytest.mark.parametrize("behind", [1, 3])
@@ -251,15 +239,6 @@ def test_tokens_behind_a_text_move_no_answer(behind: int, saved: Path, tmp_path:
         own = mine.tokens[:-1] if prompt else mine.tokens
         assert each.tokens[: len(own)] == own
         assert each.tokens[len(own) :] == (0,) * behind
-
-
-@pytest.mark.parametrize(("prompt", "answer"), [("日", "本 é"), ("e", "\u0301 x"), ("a b", "  c"), ("<end>", "<end>a")])
-def test_an_answer_begins_at_its_first_character(prompt: str, answer: str, saved: Path):
-    model = LanguageModel(saved)
-    (record,) = model.encode([prompt], [answer])
-    tokens = model._tokenizer.convert_ids_to_tokens(list(record.tokens))  # pyright: ignore[reportPrivateUsage]
-    sizes = [len(END) if name == END else len(name) for name in tokens]
-    assert sum(sizes[: record.start]) <= len(prompt.encode()) < sum(sizes[: record.start + 1])
 
 
 def test_a_precision_is_the_stated_one_or_the_one_asked_for(tmp_path: Path):
@@ -307,9 +286,11 @@ def pickled(folder: Path) -> None:
     torch.save({}, folder / "pytorch_model.bin")
 
 
-def weights(edit: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> Callable[[Path], object]:
+def having(name: str, values: Any) -> Callable[[Path], object]:
+    """These values as the weight of this name."""
+
     def change(folder: Path) -> None:
-        (folder / "model.safetensors").write_bytes(safetensors_bytes(edit(read_weights(folder))))
+        (folder / "model.safetensors").write_bytes(safetensors_bytes({**read_weights(folder), name: values}))
 
     return change
 
@@ -334,62 +315,51 @@ def bidirectional(folder: Path) -> None:
     transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=300, **sizes)).save_pretrained(folder)
 
 
+in_config, in_tokenizer = partial(edited, "config.json"), partial(edited, "tokenizer.json")
 MANY = [f"<{number}>" for number in range(20_000)]
 BIAS = "transformer.h.0.attn.c_attn.bias"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "code": (edited("config.json", auto_map={"AutoModelForCausalLM": "modeling_own.Net"}), "never run here"),
+    "code": (in_config(auto_map={"AutoModelForCausalLM": "modeling_own.Net"}), "never run here"),
     "code of a tokenizer": (edited("tokenizer_config.json", auto_map={"AutoTokenizer": ["own.T", None]}), "never run"),
-    "quantised": (edited("config.json", quantization_config={"bits": 4}), "quantised weights"),
-    "eight bits": (
-        weights(lambda given: {**given, "transformer.wte.weight": np.ones((300, 32), np.int8)}),
-        "has whole numbers (int8)",
-    ),
+    "quantised": (in_config(quantization_config={"bits": 4}), "quantised weights"),
+    "eight bits": (having("transformer.wte.weight", np.ones((300, 32), np.int8)), "has whole numbers (int8)"),
     "an adapter": (lambda folder: (folder / "adapter_config.json").write_text("{}"), "needs the two merged"),
-    "many classes": (edited("config.json", num_labels=2**24), "num_labels of more than"),
-    "many positions": (edited("config.json", n_positions=10**6), "numbers, and the network has"),
-    "a regular expression without end": (edited("tokenizer.json", pre_tokenizer=CATASTROPHIC), "its tokenizer fails"),
-    "a text that doubles": (edited("tokenizer.json", normalizer=DOUBLING), "many times longer"),
-    "an added token that doubles": (
-        edited("tokenizer.json", normalizer=DOUBLING, added_tokens=[DOUBLED]),
-        "many times longer",
-    ),
-    "a text twice": (edited("tokenizer.json", post_processor=TWICE), "does not write each text once"),
+    "many classes": (in_config(num_labels=2**24), "num_labels of more than"),
+    "many positions": (in_config(n_positions=10**6), "numbers, and the network has"),
+    "a regular expression without end": (in_tokenizer(pre_tokenizer=CATASTROPHIC), "its tokenizer fails"),
+    "a text that doubles": (in_tokenizer(normalizer=DOUBLING), "many times longer"),
+    "an added token that doubles": (in_tokenizer(normalizer=DOUBLING, added_tokens=[DOUBLED]), "many times longer"),
+    "a text twice": (in_tokenizer(post_processor=TWICE), "does not write each text once"),
     "many tokens of its own": (edited("tokenizer_config.json", extra_special_tokens=MANY), "added tokens"),
     "an end that the model does not know": (
         edited("tokenizer_config.json", eos_token="<new>"),
         "has the token 288, and the model knows 288",
     ),
     "a tokenizer of bytes": (edited("tokenizer_config.json", tokenizer_class="ByT5Tokenizer"), "does not read"),
-    "heads below 0": (edited("config.json", n_head=-2), "cannot compute"),
-    "an encoder's outputs": (edited("config.json", add_cross_attention=True), "outputs of an encoder"),
+    "heads below 0": (in_config(n_head=-2), "cannot compute"),
+    "an encoder's outputs": (in_config(add_cross_attention=True), "outputs of an encoder"),
     "a network that sees tokens behind": (bidirectional, "by those behind it"),
     "pickled": (pickled, "may be pickles"),
-    "a pickle by another name": (
-        lambda folder: torch.save({}, folder / "model.safetensors"),
-        "is not a complete safetensors file",
-    ),
+    "a pickle by another name": (lambda folder: torch.save({}, folder / "model.safetensors"), "is not a complete"),
     "no weights": (without("model.safetensors"), "has no model.safetensors"),
     "cut": (
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9]),
         "is not a complete safetensors file",
     ),
-    "NaN": (weights(lambda given: {**given, BIAS: np.full(96, np.nan, np.float32)}), "NaN or infinite"),
-    "a tokenizer of another model": (edited("config.json", vocab_size=100), "and the model knows 100"),
+    "NaN": (having(BIAS, np.full(96, np.nan, np.float32)), "NaN or infinite"),
+    "a tokenizer of another model": (in_config(vocab_size=100), "and the model knows 100"),
     "no tokenizer": (without("tokenizer.json"), "has no tokenizer.json"),
     "a broken tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{}"), "tokenizer cannot be read"),
     "no configuration": (without("config.json"), "has no config.json"),
     "a cut configuration": (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
     "a list": (lambda folder: (folder / "config.json").write_text("[1]"), "no configuration of a network"),
-    "another task": (edited("config.json", architectures=["GPT2ForSequenceClassification"]), "no causal language"),
-    "another kind": (edited("config.json", model_type="vit"), "is of vit, which transformers"),
-    "huge": (edited("config.json", n_embd=2**20, vocab_size=2**24), "GiB"),
-    "many layers": (edited("config.json", n_layer=10**6), "parts"),
-    "fewer layers": (edited("config.json", n_layer=1), "do not fit GPT2LMHeadModel: unexpected"),
-    "more layers": (edited("config.json", n_layer=3), "do not fit GPT2LMHeadModel: missing"),
-    "another size": (
-        weights(lambda given: {**given, BIAS: np.ones(3, np.float32)}),
-        "do not fit GPT2LMHeadModel: of another shape: ",
-    ),
+    "another task": (in_config(architectures=["GPT2ForSequenceClassification"]), "no causal language"),
+    "another kind": (in_config(model_type="vit"), "is of vit, which transformers"),
+    "huge": (in_config(n_embd=2**20, vocab_size=2**24), "GiB"),
+    "many layers": (in_config(n_layer=10**6), "parts"),
+    "fewer layers": (in_config(n_layer=1), "do not fit GPT2LMHeadModel: unexpected"),
+    "more layers": (in_config(n_layer=3), "do not fit GPT2LMHeadModel: missing"),
+    "another size": (having(BIAS, np.ones(3, np.float32)), "do not fit GPT2LMHeadModel: of another shape: "),
 }
 
 

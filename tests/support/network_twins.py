@@ -109,8 +109,11 @@ NUMPY = SimpleNamespace(
 )
 
 
-def torch_ops(torch: Any, norm: str = "group") -> SimpleNamespace:
-    """The same by PyTorch's own functions; records and maps have their channels last outside of them."""
+def torch_ops(torch: Any) -> SimpleNamespace:
+    """The same of a residual network with batch normalisation in training, by PyTorch's own functions.
+
+    Records and maps have their channels last outside of them.
+    """
     functional = torch.nn.functional
 
     def conv(maps: Any, layer: Any, stride: int) -> Any:
@@ -119,30 +122,13 @@ def torch_ops(torch: Any, norm: str = "group") -> SimpleNamespace:
         return moved.permute(0, 2, 3, 1)
 
     def normed(maps: Any, layer: Any) -> Any:
-        moved, weights = maps.permute(0, 3, 1, 2), (layer["scale"], layer["bias"])
-        if norm == "batch":
-            found = functional.batch_norm(moved, None, None, *weights, training=True)
-        else:
-            found = functional.group_norm(moved, int(np.gcd(maps.shape[3], 8)), *weights)
-        return found.permute(0, 2, 3, 1)
-
-    def attend(all_three: Any, heads: int) -> Any:
-        n, places, size = all_three.shape
-        split = all_three.reshape(n, places, 3, heads, size // 3 // heads).permute(2, 0, 3, 1, 4)
-        found = functional.scaled_dot_product_attention(*split)
-        return found.permute(0, 2, 1, 3).reshape(n, places, size // 3)
-
-    def layer_norm(tokens: Any, layer: Any) -> Any:
-        return functional.layer_norm(tokens, tokens.shape[-1:], layer["scale"], layer["bias"], eps=1e-6)
+        weights = layer["scale"], layer["bias"]
+        return functional.batch_norm(maps.permute(0, 3, 1, 2), None, None, *weights, training=True).permute(0, 2, 3, 1)
 
     return SimpleNamespace(
         conv=conv,
         norm=normed,
-        layer_norm=layer_norm,
-        attend=attend,
-        gelu=functional.gelu,
         relu=functional.relu,
         dense=lambda values, layer: values @ layer["kernel"] + layer["bias"],
         mean=lambda values, axes: values.mean(dim=axes),
-        stack=torch.stack,
     )

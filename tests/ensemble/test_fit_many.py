@@ -109,7 +109,7 @@ def test_neighbours_change_no_bit(module, width):
     one, words = learner(module), np.asarray(jax.random.key_data(KEYS))
     whole = together(one, KEYS, execution=Execution(width))
     for chosen in ([4], [8, 0, 2, 5, 6], [*range(9), 0, 1]):
-        keys = jax.random.wrap_key_data(words[chosen])
+        keys = jax.random.wrap_key_data(jnp.asarray(words[chosen]))
         some = fit_many(keys, ROWS[chosen], INPUTS, LABELS, one, execution=Execution(width))
         assert np.array_equal(flat_rows(some, len(chosen)), whole[chosen])
 

@@ -46,7 +46,7 @@ def linear(params: Any, inputs: Any, labels: Any) -> Any:
     return of_label(linear_outputs(params, inputs), labels)
 
 
-PARAMS = {"bias": np.float32([0.1, -0.2, 0.3]), "kernel": np.arange(12, dtype=np.float32).reshape(4, 3) / 10}
+PARAMS = {"bias": np.array([0.1, -0.2, 0.3], np.float32), "kernel": np.arange(12, dtype=np.float32).reshape(4, 3) / 10}
 X, Y = examples(6, 4)
 
 

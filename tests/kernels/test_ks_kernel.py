@@ -109,7 +109,7 @@ def test_every_transformation_gives_the_same_number():
     first, second = f32(random.normal(size=(2, 3, 7))), f32(random.normal(size=(2, 3, 12)).round(1))
     one = second[0, 0]
     by_hand = np.vectorize(ks_distance_on_host, signature="(n),(m)->()")
-    eager = np.float32(by_hand(first, second))
+    eager = f32(by_hand(first, second))
     twice, of_one = jax.vmap(jax.vmap(ks_distance)), jax.vmap(ks_distance, in_axes=(0, None))
 
     @jax.jit
@@ -127,8 +127,8 @@ def test_every_transformation_gives_the_same_number():
     np.testing.assert_array_equal(twice(first, second), eager)
     np.testing.assert_array_equal(mapped, eager[0])
     for alone in (first_alone, second_alone):
-        np.testing.assert_array_equal(alone, np.float32(by_hand(first[0], one)))
-    np.testing.assert_array_equal(grid, np.float32(by_hand(first[0][None], second[0][:, None])))
+        np.testing.assert_array_equal(alone, f32(by_hand(first[0], one)))
+    np.testing.assert_array_equal(grid, f32(by_hand(first[0][None], second[0][:, None])))
     assert_within_a_rounding(device, eager)
 
 

@@ -117,7 +117,7 @@ def test_outputs_are_those_of_the_definition(tied: bool):
 def test_many_side_by_side_are_a_plain_loop_each():
     """Of minibatches that are one piece."""
     learner = learner_of(batch_size=2)
-    assert isinstance(learner, SteppedLearner)
+    assert isinstance(learner_of(batch_size=2), SteppedLearner)
     assert not learner.convolves
     inputs, keys = LONG[:6], jax.random.split(jax.random.key(5), 3)
     rows = np.array([[1, 1, 1, 0, 1, 0], [0, 1, 0, 1, 1, 1], [1, 0, 1, 1, 0, 1]], bool)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from scipy import stats
-from support.clouds import CALIBRATION, HOLDOUT, QUERY, examples, replaced, with_log_odds
+from support.clouds import DEALT, replaced, with_log_odds
 from support.ks_audits import audit_ks
 from support.simulated_shadows import provider
 
@@ -25,18 +25,15 @@ from jaxaudit import (
     judge,
     train_shadows,
 )
-from jaxaudit.audits import make_pool
 from jaxaudit.errors import InputError
 from jaxaudit.metrics.checks import MEMBERS_LIKE_QUERY
 
 KEY = jax.random.key(5)
 SURE = 1e-4
 """A correct test fails for one key in ten thousand; the key is fixed."""
-MEMBERS = examples(7, 0.0, "members")
+SETS = QUERY, HOLDOUT, MEMBERS = DEALT
 HELD = HoldoutTest(mixed=20)
-POOL = make_pool(Sets(query=QUERY, calibration=CALIBRATION, holdout=HOLDOUT, members=MEMBERS))
-SETS = (QUERY, HOLDOUT, MEMBERS)
-WORLD = provider(np.random.default_rng(1), len(POOL.compared), 5.0)
+WORLD = provider(np.random.default_rng(1), sum(map(len, SETS)), 5.0)
 """What models say that were never trained: they remember each record by up to 5 nats."""
 
 
@@ -62,7 +59,7 @@ def by_members(*targets: FileTarget, **options: Any) -> tuple[TargetResult, ...]
     return audit.targets
 
 
-OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(len(POOL.compared))) - 9
+OTHER = WORLD.outputs(np.random.default_rng(3), np.zeros(sum(map(len, SETS)))) - 9
 SWAPPED = replaced(UNUSED, members=with_log_odds(OTHER[-len(MEMBERS) :], MEMBERS, "members"))
 """Outputs on members that look less used than the holdout."""
 OVER = replaced(UNUSED, query=with_log_odds(OTHER[: len(QUERY)], QUERY, "over.csv"))
@@ -129,35 +126,33 @@ def test_what_members_alone_cannot_judge_is_refused(given: Any, options: dict[st
         audit_ks(KEY, QUERY, None, None, [given], **{**ALONE, **options})
 
 
-def unused_by_groups(random: np.random.Generator, whole: np.ndarray) -> FileTarget:
-    """A target that used the members alone, and says much the same of all records of a group."""
-    level = random.normal(0, 3, whole.max() + 1)[whole] + random.normal(0, 1, len(whole))
-    parts = (*np.split(level, [len(QUERY)]), random.normal(4, 3, len(MEMBERS)))
-    query, holdout, members = (with_log_odds(part, of, "g.csv") for part, of in zip(parts, SETS, strict=True))
-    return FileTarget(Sets(query=query, holdout=holdout, members=members), allow_unrelated=True)
-
-
 def test_whole_groups_are_permuted() -> None:
-    """Of 100 targets that used nothing, 5 are expected with p <= 5%; by single records it would be 40."""
+    """Of 30 targets that used nothing, 5% have p <= 5%; by single records 12 would."""
     random = np.random.default_rng(5)
     # Groups of ten, in one set each.
     whole, members = np.arange(len(QUERY) + len(HOLDOUT)) // 10, 1000 + np.arange(len(MEMBERS))
     query, holdout = (
         replace(of, groups=part) for of, part in zip((QUERY, HOLDOUT), np.split(whole, [len(QUERY)]), strict=True)
     )
+
+    def unused() -> FileTarget:
+        """It used the members alone, and says much the same of all records of a group."""
+        level = random.normal(0, 3, whole.max() + 1)[whole] + random.normal(0, 1, len(whole))
+        parts = (*np.split(level, [len(QUERY)]), random.normal(4, 3, len(MEMBERS)))
+        sides = (with_log_odds(part, of, "g.csv") for part, of in zip(parts, SETS, strict=True))
+        return FileTarget(Sets(**dict(zip(("query", "holdout", "members"), sides, strict=True))), allow_unrelated=True)
+
     sets: dict[str, Any] = {"holdout": holdout, "members": replace(MEMBERS, groups=members)}
     shadows = train_shadows(KEY, query, None, None, [USED], tests=[MembersTest()], **sets)
     with pytest.raises(InputError, match="members have none"):
         train_shadows(KEY, query, None, None, [USED], tests=[MembersTest()], **{**sets, "members": MEMBERS})
-    targets = [unused_by_groups(random, whole) for _ in range(100)]
-    audit = judge(KEY, shadows, targets, tests=[MembersTest()])
+    audit = judge(KEY, shadows, [unused() for _ in range(30)], tests=[MembersTest()])
     few = sum(target.usage[0].p_never <= 0.05 for target in audit.targets)
-    assert few <= stats.binom.ppf(1 - SURE, 100, 0.05)
+    assert few <= stats.binom.ppf(1 - SURE, 30, 0.05)
 
 
 OF_DELETION = jax.random.key(2)
-DEALT = (QUERY, HOLDOUT)
-LEVEL = np.random.default_rng(1).normal(0, 2, sum(map(len, DEALT)))
+LEVEL = np.random.default_rng(1).normal(0, 2, len(QUERY) + len(HOLDOUT))
 
 
 def said_by(seed: int, used: float) -> list[Any]:
@@ -166,7 +161,7 @@ def said_by(seed: int, used: float) -> list[Any]:
     rows = np.zeros(len(LEVEL))
     rows[generator.permutation(count)[: round(used * count)]] = 1
     odds = LEVEL + 3 * rows + generator.normal(size=len(LEVEL))
-    return [with_log_odds(part, of, f"{seed}.csv") for part, of in zip(np.split(odds, [count]), DEALT, strict=True)]
+    return [with_log_odds(part, of, f"{seed}.csv") for part, of in zip(np.split(odds, [count]), SETS[:2], strict=True)]
 
 
 def deleted(used: float, before: float = 1.0) -> FileTarget:

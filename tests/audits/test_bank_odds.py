@@ -96,8 +96,8 @@ def test_dropped_records_say_nothing(tmp_path: Path):
 
 
 def test_of_a_large_bank_one_file_of_outputs_is_in_memory(tmp_path: Path):
-    """512 models of 50,000 records: a membership of 25 MB, and 100 files of outputs of 60 MB together."""
-    models, records = 512, 50_000
+    """256 models of 50,000 records: a membership of 13 MB, and 60 files of outputs of 36 MB together."""
+    models, records = 256, 50_000
     folder = tmp_path / "bank"
     (folder / "outputs").mkdir(parents=True)
     (folder / "bank.json").write_text(json.dumps(describe(models=models, records=records, counts=None)))
@@ -108,7 +108,7 @@ def test_of_a_large_bank_one_file_of_outputs_is_in_memory(tmp_path: Path):
         file.write(bytes([1]) * (records // 2))
         file.truncate(file.tell() + models * records - records // 2)
     save(folder, 0, np.random.default_rng(1).normal(size=(records, CLASSES)).astype(np.float32))
-    for model in range(1, 100):
+    for model in range(1, 60):
         os.link(folder / "outputs" / "00000.npy", folder / "outputs" / f"{model:05}.npy")
 
     def read() -> None:

@@ -1,12 +1,11 @@
 """Plans of an effort, of ks and of power: from shapes and options alone, and what was given by hand stands."""
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxaudit import FileTarget, HoldoutTest, KSTest, RhoTest, Role, Sets, ShadowTest
+from jaxaudit import HoldoutTest, KSTest, RhoTest, ShadowTest
 from jaxaudit.audits import (
     EFFORTS,
     FEWEST,
@@ -19,9 +18,7 @@ from jaxaudit.audits import (
     members,
     plan_of,
 )
-from jaxaudit.cli.ks.effort import reductions, take_records
-from jaxaudit.cli.ks.inputs import Case
-from jaxaudit.data import Examples, Outputs
+from jaxaudit.cli.ks.effort import reductions
 from jaxaudit.ensemble import StepCost
 
 ALL, NOTHING, POWER = Free(True, True), Free(False, False), Free(True, True, epochs_last=True)
@@ -166,32 +163,6 @@ def test_fewer_records_are_walked_more_often():
     assert work.epochs > fixed.epochs == 15
     last = choose(MNIST, [cost], "quick", Free(True, True, epochs_last=True)).work
     assert last == fixed
-
-
-def sets(holdout: bool = True, members: bool = False) -> Case:
-    def examples(start: int, records: int, name: str) -> Examples:
-        inputs = np.arange(start, start + records, dtype=np.float32)[:, None]
-        return Examples(inputs, np.arange(records) % 2, ("a", "b"), name)
-
-    def outputs(of: Examples) -> Outputs:
-        said = np.stack([of.inputs[:, 0] / 1000, 1 - of.inputs[:, 0] / 1000], axis=1).astype(np.float32)
-        return Outputs(said, "probabilities", None, "float32", "out.csv")
-
-    query, calibration, held = examples(0, 90, "q"), examples(100, 70, "c"), examples(200, 80, "h")
-    known = examples(400, 75, "m") if members else None
-    of_roles = Sets(query=query, calibration=calibration, holdout=held if holdout else None, members=known)
-    return Case(of_roles, (FileTarget(of_roles.map(lambda _, of: outputs(of))),))
-
-
-def test_outputs_are_taken_with_their_records():
-    taken = take_records(sets(members=True), 40, jax.random.key(1))
-    (file,) = taken.files
-    for role in Role:
-        examples, outputs = taken.sets[role], file.on[role]
-        assert len(examples) == 40
-        np.testing.assert_allclose(outputs.probabilities[:, 0], examples.inputs[:, 0] / 1000, rtol=1e-6)
-    # And members change nothing that is taken of the others.
-    assert np.array_equal(taken.query.inputs, take_records(sets(), 40, jax.random.key(1)).query.inputs)
 
 
 def test_power_is_planned_as_ks_is():

@@ -17,6 +17,7 @@ from jaxaudit import (
     HoldoutTest,
     KSAudit,
     KSTest,
+    MembersTest,
     Part,
     RhoTest,
     Sets,
@@ -26,7 +27,7 @@ from jaxaudit import (
     TargetResult,
     judge,
 )
-from jaxaudit.audits import HOLM, judge_outputs, make_pool, possible_tests
+from jaxaudit.audits import HOLM, judge_outputs, make_pool, possible_tests, unlearned_models
 from jaxaudit.data import number_groups
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import Usage
@@ -112,6 +113,41 @@ def test_no_check_of_the_calibration_set_is_lost(audit: KSAudit):
         assert verdicts(found) == {"holdout": "not forgotten", "shadow": left}
 
 
+LEARNED, BARELY = 0.41, 0.39
+"""Accuracies; a third of the records is of the commonest class, so that 0.4 is 0.1 of the way to none wrong."""
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "titles"),
+    [
+        ({"mixed": LEARNED, "never": LEARNED, "half": LEARNED, "fully": LEARNED}, []),
+        ({"mixed": BARELY, "never": LEARNED, "half": LEARNED, "fully": LEARNED}, ["Holdout test"]),
+        ({"mixed": LEARNED, "never": BARELY, "half": BARELY, "fully": BARELY}, ["Shadow test"]),
+    ],
+)
+def test_models_that_did_not_learn_are_named_by_their_test_among_its_caveats(
+    accuracy: dict[str, float], titles: list[str]
+):
+    """By the median of their training accuracies."""
+    models = whole().models
+    reached = np.array([accuracy[kind] for kind in models.kinds])
+    for kind in accuracy:
+        own = models.of(kind)
+        reached[own] += np.linspace(-0.3, 0.3, len(own))
+    models = replace(models, own_accuracy=reached)
+    said = [*unlearned_models(Evidence(models), (*TESTS, MembersTest()))]
+    assert [each.partition(":")[0] for each in said] == titles
+    file = FileTarget(
+        Sets(
+            query=with_log_odds(np.zeros(len(QUERY)), QUERY, "a.csv"),
+            holdout=with_log_odds(np.zeros(len(HOLDOUT)), HOLDOUT, "a.csv"),
+        ),
+        allow_unrelated=True,
+    )
+    (judged,) = judge(KEY, models, [file], tests=[HoldoutTest()]).targets
+    assert {*said} & {*judged.finding.caveats} == {each for each in said if each.startswith("Holdout test")}
+
+
 class OwnTest(ShadowTest):
     """A test of one's own, whose models nobody trained."""
 
@@ -144,7 +180,7 @@ def test_a_simulated_target_alone_is_judged_by_the_query_set():
     bank = bank_of(KEY, WORLD, POOL, (ShadowTest(),))
     shadows = replace(bank.models, pool=ALONE)
     simulated = SimulatedTarget("simulated", (Part(CALIBRATION, 1.0),))
-    assert [test.name for test in possible_tests(shadows, [simulated])] == ["shadow"]
+    assert possible_tests(shadows, [simulated]) == (ShadowTest(),)
     own = shadows.take(np.array([0]))
     everything = np.ones_like(own.membership)
     trained = replace(

@@ -2,6 +2,7 @@
 
 import inspect
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,28 @@ from sklearn.ensemble import RandomForestClassifier
 import jaxaudit as ja
 from jaxaudit.errors import InputError
 
-DIGITS = ja.load("digits").take(np.arange(800))
-FLAT = ja.Examples(DIGITS.inputs.reshape(800, -1) / np.float32(255), DIGITS.labels, DIGITS.class_names, "digits")
+DIGITS = ja.load("digits").take(np.arange(600))
+FLAT = ja.Examples(DIGITS.inputs.reshape(600, -1) / np.float32(255), DIGITS.labels, DIGITS.class_names, "digits")
 DEAL = ja.deal(FLAT, holdout=0.3, members=0.4, seed=1)
+NOISE = {str(role): np.random.default_rng(len(role)).dirichlet(np.ones(10), len(part)) for role, part in DEAL.items()}
 
 
-def votes(*used: ja.Role) -> dict[str, np.ndarray]:
+@cache
+def votes(*used: str) -> dict[str, np.ndarray]:
     """What a forest says that used these sets."""
-    inputs = np.concatenate([DEAL.sets[role].inputs for role in used])
-    labels = np.concatenate([DEAL.sets[role].labels for role in used])
-    forest = RandomForestClassifier(random_state=1).fit(inputs, labels)
+    parts = [DEAL.sets[ja.Role(role)] for role in used]
+    forest = RandomForestClassifier(random_state=1)
+    forest.fit(np.concatenate([part.inputs for part in parts]), np.concatenate([part.labels for part in parts]))
     return {role.value: forest.predict_proba(part.inputs) for role, part in DEAL.items()}
 
 
-USED, UNUSED = votes(ja.Role.QUERY, ja.Role.MEMBERS), votes(ja.Role.MEMBERS)
+BOTH, LEFT = ("query", "members"), ("members",)
+"""What a model used that has not forgotten the query set, and one that has."""
 
 
 def test_a_deal_has_each_record_once_and_keeps_copies_and_groups_together() -> None:
     again = ja.deal(FLAT, holdout=0.3, members=0.4, seed=1)
-    assert [len(part) for _, part in DEAL.items()] == [240, 240, 320]
+    assert [len(part) for _, part in DEAL.items()] == [180, 180, 240]
     assert all(np.array_equal(part.inputs, again.sets[role].inputs) for role, part in DEAL.items())
     hashes = np.concatenate([part.record_hashes for _, part in DEAL.items()])
     assert {*map(bytes, hashes)} == {*map(bytes, FLAT.record_hashes)}
@@ -45,40 +49,36 @@ def test_a_deal_has_each_record_once_and_keeps_copies_and_groups_together() -> N
 
 
 def test_the_verdict_is_that_of_the_parts() -> None:
-    result = ja.ks(DEAL, {"first": USED, "anew": UNUSED})
+    """Whatever outputs are given as: arrays, tables with columns in another order, or what was read of them."""
+    used, key = votes(*BOTH), jax.random.key(7)
+    result = ja.ks(DEAL, {"first": used, "anew": votes(*LEFT)})
     assert [target.verdict for target in result.targets] == ["not forgotten", "forgotten"]
     assert str(result).splitlines()[0].startswith("first: not forgotten. Use of the query set was detected")
     assert result._repr_html_().count("<p>") == 2
-    key = jax.random.key(7)
     query, holdout, members = (
-        ja.outputs_of(USED[role], FLAT.class_names, len(part), name="a") for role, part in DEAL.items()
+        ja.outputs_of(used[role], FLAT.class_names, len(part), name="a") for role, part in DEAL.items()
     )
     target = ja.FileTarget(ja.Sets(query=query, holdout=holdout, members=members))
     shadows = ja.train_shadows(key, DEAL.query, targets=[target], holdout=DEAL.holdout, members=DEAL.members)
     parts = ja.judge(key, shadows, [target]).targets[0]
-    assert ja.ks(DEAL, USED).targets[0].usage == parts.usage
+    turned = framed(used["holdout"][:, ::-1], FLAT.class_names[::-1])
+    assert ja.ks(DEAL, {"query": query, "holdout": turned, "members": used["members"]}).targets[0].usage == parts.usage
 
 
 def test_the_strongest_test_that_the_outputs_allow() -> None:
-    two = {role: USED[role] for role in ("query", "holdout")}
-    alone = ja.ks(DEAL, two).targets[0]
+    """An honest deletion whose files before and after were exchanged would read as none at all, and is asked about."""
+    used, unused = ({role: votes(*of)[role] for role in ("query", "holdout")} for of in (BOTH, LEFT))
+    alone = ja.ks(DEAL, used).targets[0]
     assert (alone.method, alone.verdict, alone.usage[0].has_fraction) == ("holdout", "not forgotten", False)
-    unused = {role: UNUSED[role] for role in two}
     assert ja.ks(DEAL, unused).targets[0].verdict == "inconclusive"
-    assert ja.ks(DEAL, unused, before=two).targets[0].method == "deletion"
-
-
-def test_outputs_before_and_after_that_were_exchanged_are_asked_for() -> None:
-    """An honest deletion with the two files exchanged would read as none at all."""
-    used, unused = ({role: each[role] for role in ("query", "holdout")} for each in (USED, UNUSED))
-    exchanged, kept = (ja.ks(DEAL, used, before=before).targets[0].finding for before in (unused, used))
-    assert exchanged.sentence.endswith("are the outputs before and after exchanged?")
-    assert "exchanged" not in kept.sentence
-    assert "exchanged" not in ja.ks(DEAL, unused, before=used).targets[0].finding.sentence
+    for after, before, exchanged in ((unused, used, False), (used, used, False), (used, unused, True)):
+        found = ja.ks(DEAL, after, before=before).targets[0]
+        assert found.method == "deletion"
+        assert found.finding.sentence.endswith("are the outputs before and after exchanged?") is exchanged
 
 
 def test_a_folder_is_the_deal_that_was_saved(tmp_path: Path) -> None:
-    groups = np.arange(800) // 2
+    groups = np.arange(600) // 2
     parts = ja.deal(replace(FLAT, groups=groups), holdout=0.3, members=0.4, seed=1)
     opened = ja.open_deal(parts.save(tmp_path / "deal"))
     for role, part in parts.items():
@@ -92,12 +92,12 @@ def test_a_folder_is_the_deal_that_was_saved(tmp_path: Path) -> None:
     ("outputs", "message"),
     [
         ({}, "no outputs on the query set"),
-        ({"query": USED["query"]}, "holdout"),
-        ({"holdout": USED["holdout"]}, "no outputs on the query set"),
-        ({**USED, "train": USED["query"]}, "outputs on 'train'"),
-        ({**USED, "holdout": USED["holdout"][:-1]}, "239 rows"),
-        ({**USED, "holdout": USED["query"]}, "same rows"),
-        ({**USED, "query": USED["query"].argmax(axis=1)}, "labels"),
+        ({"query": NOISE["query"]}, "holdout"),
+        ({"holdout": NOISE["holdout"]}, "no outputs on the query set"),
+        ({**NOISE, "train": NOISE["query"]}, "outputs on 'train'"),
+        ({**NOISE, "holdout": NOISE["holdout"][:-1]}, "179 rows"),
+        ({**NOISE, "holdout": NOISE["query"]}, "same rows"),
+        ({**NOISE, "query": NOISE["query"].argmax(axis=1)}, "labels"),
     ],
 )
 def test_outputs_that_do_not_fit_are_one_clear_line(outputs: dict[str, Any], message: str) -> None:
@@ -122,36 +122,19 @@ def framed(outputs: np.ndarray, names: Any) -> Frame:
     return Frame(dict(zip(names, outputs.T, strict=True)))
 
 
-def test_columns_of_a_table_are_read_by_their_names() -> None:
-    """In whatever order: those of the holdout in another one would look like the use of the query set."""
-    classes, turned = FLAT.class_names, np.arange(10)[::-1]
-    frames = {role: framed(outputs, classes) for role, outputs in UNUSED.items()}
-    frames["holdout"] = framed(UNUSED["holdout"][:, turned], np.array(classes)[turned])
-    wanted = ja.ks(DEAL, UNUSED).targets[0]
-    assert ja.ks(DEAL, frames).targets[0].usage == wanted.usage
-    # pandas numbers the columns of an array: these have no names.
-    numbered = {role: framed(outputs, range(10)) for role, outputs in UNUSED.items()}
-    assert ja.ks(DEAL, numbered).targets[0].usage == wanted.usage
-    for names in (["zero", *classes[1:]], [*classes[:9], "10"]):
-        with pytest.raises(InputError, match=f"no column named '{'0' if names[0] == 'zero' else '9'}'"):
-            ja.ks(DEAL, {**frames, "holdout": framed(UNUSED["holdout"], names)})
-
-
-def test_numbered_columns_of_a_table_are_classes_in_their_order() -> None:
-    """Whatever the classes are called: sorted as texts, class 10 comes third, and is no column 10."""
+def test_columns_of_a_table_are_read_by_their_names_and_numbered_ones_are_classes_in_their_order() -> None:
+    """As pandas numbers the columns of an array; sorted as texts, class 10 comes third, and is no column 10."""
     names, rows = sorted(map(str, range(12))), np.eye(12, dtype=np.float32)[[2, 3]] * 0.5 + 0.5 / 12
     read = ja.outputs_of(framed(rows, range(12)), names, 2, name="numbered")
     np.testing.assert_array_equal(read.probabilities, rows)
     read = ja.outputs_of(framed(rows[:, ::-1], names[::-1]), names, 2, name="named")
     np.testing.assert_array_equal(read.probabilities, rows)
+    for wrong, lacking in ((["zero", *names[1:]], names[0]), ([*names[:11], "12"], names[11])):
+        with pytest.raises(InputError, match=f"no column named '{lacking}'"):
+            ja.outputs_of(framed(rows, wrong), names, 2, name="of others")
 
 
-def test_outputs_that_were_read_are_taken_as_they_are() -> None:
-    read = {str(role): ja.outputs_of(UNUSED[role], 10, len(part), name=role) for role, part in DEAL.items()}
-    assert ja.ks(DEAL, read).targets[0].usage == ja.ks(DEAL, UNUSED).targets[0].usage
-
-
-@pytest.mark.parametrize("value", [USED["query"], "model", None])
+@pytest.mark.parametrize("value", [NOISE["query"], "model", None])
 def test_what_is_no_mapping_and_what_is_no_examples_is_one_clear_line(value: Any) -> None:
     with pytest.raises(InputError, match="a mapping is needed"):
         inspect.unwrap(ja.ks)(DEAL, value)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from jaxaudit import ScoresTest, judge_scores, load_scores, score_table
-from jaxaudit.audits import dealt_groups_of, group_evidence
+from jaxaudit.audits import dealt_groups_of
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import holm
 
@@ -233,14 +233,14 @@ def test_what_forbids_a_verdict_on_the_set_forbids_those_on_its_groups() -> None
 def test_groups_of_other_sizes_than_the_holdouts_get_no_verdict() -> None:
     """A small unused group beside a huge used one: neither is accused, and those in between are."""
     random = np.random.default_rng(23)
-    found = _judged(_dealt(random, [2_000, 20, 3], [*[20] * 30, *[30] * 30], used=2))
+    found = _judged(_dealt(random, [300, 20, 3], [*[20] * 30, *[30] * 30], used=2))
     verdicts = _verdicts(found)
     assert verdicts == {1: "inconclusive", 2: "remembered", 3: "inconclusive"}
     assert {group.p_adjusted is None for group in found.grouping.groups if group.name != 2} == {True}
     assert found.grouping.tests == 1
     assert found.grouping.finding.confidence.word == "fair"
     assert "2 groups have more records than every group of the holdout" in " ".join(found.grouping.finding.caveats)
-    found = _judged(_dealt(random, [2_000, 3], [20] * 60, used=1))
+    found = _judged(_dealt(random, [300, 3], [20] * 60, used=1))
     assert found.grouping.finding.verdict == "inconclusive"
     assert "2 groups have more records" in found.grouping.finding.sentence
 
@@ -364,29 +364,3 @@ def test_records_that_were_dealt_one_by_one_are_seldom_taken_for_a_mixture() -> 
         except InputError:
             refused += 1
     assert refused <= 3
-
-
-@pytest.mark.outer
-@pytest.mark.parametrize(
-    "world",
-    [
-        {"models": 3, "query": 8, "holdout": 8},
-        {"models": 3, "query": 8, "holdout": 0},
-        {"models": 8, "query": 8, "holdout": 0},
-        {"split": True, "query": 8},
-        {"query": 2, "holdout": 45},
-    ],
-    ids=["models", "three models alone", "models alone", "own records", "holdout groups"],
-)
-@pytest.mark.parametrize("used", [0, 1])
-def test_a_group_that_was_not_used_is_seldom_accused(world: dict[str, Any], used: int) -> None:
-    """Of random tables at most 5% accuse any, after Holm; with and without another group that was used."""
-    random, wrong, right = np.random.default_rng(16), 0, 0
-    for _ in range(TABLES):
-        table = score_table(_columns(random, used=used, **world))
-        evidence = group_evidence(KEY, table, table.of("target")[0], dealt_groups_of(table))
-        p_values = holm([part.test.p_never for part in evidence if part.test is not None])
-        wrong += min(p_values[used:]) <= 0.05
-        right += used and p_values[0] <= 0.05
-    assert wrong <= SELDOM
-    assert right >= 0.3 * TABLES * used

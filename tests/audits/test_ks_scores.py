@@ -119,8 +119,7 @@ def test_models_of_known_truth_tell_the_direction_of_a_score_that_has_none() -> 
         assert "number lower" in found.because
 
 
-@pytest.mark.parametrize("holdout", [0, 200])
-@pytest.mark.parametrize("by", [0.8, -0.6, 0.0])
+@pytest.mark.parametrize(("by", "holdout"), [(0.8, 0), (0.8, 200), (-0.6, 200), (0.0, 200)])
 def test_a_direction_that_models_of_known_truth_contradict_gives_no_verdict(by: float, holdout: int) -> None:
     """A loss called log-odds: an over-forgotten target would look used."""
     columns = _with_models(np.random.default_rng(31), 0.0, 3, holdout=holdout)
@@ -247,24 +246,15 @@ def test_no_kind_of_record_is_missing_unsaid() -> None:
             judge_scores(KEY, score_table({name: each[kept] for name, each in columns.items()}))
 
 
-def test_members_of_another_kind_give_no_forgotten() -> None:
+def test_members_of_another_kind_give_no_forgotten_and_take_no_detected_use_away() -> None:
     """Longer records, as a covariate shows: what is remembered of them is no measure of the query set."""
-    columns = _columns(np.random.default_rng(21), 0.0)
-    tokens = np.random.default_rng(22).normal(50, 5, 450)
-    found = {
-        longer: _judged({**columns, "covariate.tokens": tokens + longer * (columns["set"] == "members")})
-        for longer in (0, 20)
-    }
-    assert [each.verdict for each in found.values()] == ["forgotten", "inconclusive"]
+    for used, longer, verdict in ((0.0, 0, "forgotten"), (0.0, 20, "inconclusive"), (1.0, 20, "not forgotten")):
+        columns = _columns(np.random.default_rng(21), used)
+        tokens = np.random.default_rng(22).normal(50, 5, 450) + longer * (columns["set"] == "members")
+        found = _judged({**columns, "covariate.tokens": tokens})
+        assert found.verdict == verdict
+        assert (found.tests[0].confidences["fraction"].word == "none") is (longer > 0)
     assert any(each.state == "warning" for each in _judged(columns).finding.checks)
-
-
-def test_members_of_another_kind_take_no_detected_use_away() -> None:
-    columns = _columns(np.random.default_rng(23), 1.0)
-    tokens = np.random.default_rng(24).normal(50, 5, 450) + 20 * (columns["set"] == "members")
-    found = _judged({**columns, "covariate.tokens": tokens})
-    assert found.verdict == "not forgotten"
-    assert found.tests[0].confidences["fraction"].word == "none"
 
 
 def test_the_model_before_a_deletion_may_have_any_name() -> None:
@@ -358,9 +348,9 @@ def _exchanged(columns: dict[str, Any]) -> dict[str, Any]:
     return {**columns, "set": np.array([names.get(each, each) for each in columns["set"]])}
 
 
-@pytest.mark.parametrize("scores", [1, 2, 3])
-@pytest.mark.parametrize("by", [0.5, 6.0])
-@pytest.mark.parametrize("question", ["used", "left"])
+@pytest.mark.parametrize(
+    ("scores", "by", "question"), [(1, 0.5, "used"), (1, 6.0, "left"), (3, 0.5, "left"), (3, 6.0, "used")]
+)
 def test_an_over_forgotten_query_set_is_no_evidence_of_use_by_any_number_of_scores(
     scores: int, by: float, question: Any
 ) -> None:

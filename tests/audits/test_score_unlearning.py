@@ -1,16 +1,12 @@
-"""Unlearned models of your own: the built-in audit's numbers on the same outputs, verdicts, and refusals."""
+"""Unlearned models of your own, by their outputs: verdicts, and refusals."""
 
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from support.tiny_learners import learner, records, small_mlp
 
 import jaxaudit as ja
-from jaxaudit.audits import compare_unlearning
-from jaxaudit.data import Examples
-from jaxaudit.ensemble import log_probs_many
 from jaxaudit.errors import InputError
 from jaxaudit.report import run_kind
 
@@ -43,41 +39,6 @@ def test_labels_of_other_records_are_noticed() -> None:
         assert {check.state for check in finding.checks if check.name == "labels of these records"} == {state}
     one_class: Any = score({"mine": {"forget": -SURE["forget"]}}, RETRAINED, np.zeros(30, int)).result["mine"].finding
     assert "labels of these records" in {check.name for check in one_class.checks if check.state == "passed"}
-
-
-def untouched(key, log_probs, params, inputs, labels, forget):
-    return params
-
-
-def test_the_numbers_are_those_of_the_built_in_audit_on_the_same_outputs():
-    inputs, labels = records(60, 4)
-    train, test = (
-        Examples(inputs[:40], labels[:40], ("a", "b", "c"), "train"),
-        Examples(inputs[40:], labels[40:], ("a", "b", "c"), "test"),
-    )
-    network, forget = learner(small_mlp, (4,), "sgd"), np.arange(40) < 12
-    audit = compare_unlearning(
-        KEY, train, test, network, forget, amnesiac=False, methods={"mine": untouched}, seeds=16, nonmembers=0
-    )
-
-    def outputs(name: str) -> dict[str, np.ndarray]:
-        params = audit.models[name]
-        on_train, on_test = (log_probs_many(network, params, part.inputs) for part in (train, test))
-        hits = on_train.argmax(axis=2) == train.labels, on_test.argmax(axis=2) == test.labels
-        return {"forget": on_train[:, forget], "retain": hits[0][:, ~forget].mean(axis=1), "test": hits[1].mean(axis=1)}
-
-    # The untouched models are the original ones: one file of them is enough.
-    sides = {"mine": outputs("mine")}, outputs("retraining"), train.labels[forget]
-    found = score(*sides, original=outputs("original")).result
-    assert found.compared == 8
-    for name, ours in (("retraining", "retrained again"), ("original", "original"), ("mine", "mine")):
-        expected, scored = audit.result[name], found[ours]
-        assert scored.challenge == expected.challenge
-        assert scored.u_lira == expected.u_lira
-        for score_name in ("forgotten_accuracy", "remaining_accuracy", "test_accuracy"):
-            spread, accuracy = (method.scores[score_name] for method in (expected, scored))
-            assert accuracy.values == pytest.approx(spread.values)
-            assert accuracy.mean == pytest.approx(spread.mean)
 
 
 def test_verdicts_and_what_they_say():
@@ -243,45 +204,39 @@ def test_an_original_of_other_classes_is_refused():
         score({"mine": SURE}, RETRAINED, original={"forget": np.random.default_rng(1).normal(size=(8, 30, 4))})
 
 
-WIDE_LABELS = np.arange(120) % CLASSES
+WIDE_LABELS = np.arange(60) % CLASSES
 
 
-def of_120(models: int, own: float, seed: int) -> np.ndarray:
+def of_60(models: int, own: float, seed: int) -> np.ndarray:
     random = np.random.default_rng(seed)
-    hard = np.random.default_rng(0).normal(size=(120, 1)) + own
-    return random.normal(size=(models, 120, CLASSES)) + hard * (np.arange(CLASSES) == WIDE_LABELS[:, None])
+    hard = np.random.default_rng(0).normal(size=(60, 1)) + own
+    return random.normal(size=(models, 60, CLASSES)) + hard * (np.arange(CLASSES) == WIDE_LABELS[:, None])
 
 
-@pytest.mark.parametrize(
-    ("row", "change", "words"),
-    [
-        (5, lambda every: every[2] + 0.003 * np.random.default_rng(1).normal(size=every[2].shape), "models 2 and 5"),
-        (5, lambda every: every[2].astype(np.float16).astype(float), "models 2 and 5"),
-        (5, lambda every: 1000 * every[5], "model 5 is unlike"),
-        (5, lambda every: 0 * every[5] - 2, "model 5 is unlike"),
-    ],
-)
-def test_a_near_copy_and_a_model_on_another_scale_are_refused(row: int, change: Any, words: str) -> None:
-    mine, retrained = of_120(8, 2.0, 1), of_120(16, 0.0, 2)
+def test_a_near_copy_and_a_model_on_another_scale_are_refused() -> None:
+    mine, retrained = of_60(8, 2.0, 1), of_60(16, 0.0, 2)
+    crumbs = 0.003 * np.random.default_rng(1).normal(size=(60, CLASSES))
     assert score({"mine": {"forget": mine}}, {"forget": retrained}, WIDE_LABELS).finding.verdict == "distinguishable"
-    changed = mine.copy()
-    changed[row] = change(mine)
-    with pytest.raises(InputError, match=words):
-        score({"mine": {"forget": changed}}, {"forget": retrained}, WIDE_LABELS)
-    shared = mine.copy()
-    shared[row] = retrained[9] + 0.003 * np.random.default_rng(1).normal(size=retrained[9].shape)
-    with pytest.raises(InputError, match="model 5 has the outputs of model 9 of `retrained`"):
-        score({"mine": {"forget": shared}}, {"forget": retrained}, WIDE_LABELS)
+    for fifth, words in (
+        (mine[2] + crumbs, "models 2 and 5"),
+        (mine[2].astype(np.float16).astype(float), "models 2 and 5"),
+        (1000 * mine[5], "model 5 is unlike"),
+        (0 * mine[5] - 2, "model 5 is unlike"),
+        (retrained[9] + crumbs, "model 5 has the outputs of model 9 of `retrained`"),
+    ):
+        changed = mine.copy()
+        changed[5] = fifth
+        with pytest.raises(InputError, match=words):
+            score({"mine": {"forget": changed}}, {"forget": retrained}, WIDE_LABELS)
 
 
-@pytest.mark.parametrize("times", [1.0, 20.0, -1.0])
-def test_one_model_of_sixteen_that_hides_the_others_gives_no_good_verdict(times: float) -> None:
+def test_one_model_of_sixteen_that_hides_the_others_gives_no_good_verdict() -> None:
     """Longer training, or permuted labels: the interval is wide, and rules out no memory."""
-    mine, retrained, original = of_120(16, 2.0, 3), of_120(32, 0.0, 4), of_120(16, 6.0, 5)
-    mine[3] *= times
-    sides = {"forget": retrained}
-    found = score({"mine": {"forget": mine}}, sides, WIDE_LABELS, original={"forget": original}).finding
-    assert found.verdict == "distinguishable" if times == 1 else found.verdict != "not distinguishable"
-    gone = {"forget": of_120(16, 0.0, 6)}
-    again = score({"mine": gone}, sides, WIDE_LABELS, original={"forget": original})
-    assert again.finding.verdict == "not distinguishable"
+    retrained, original = of_60(32, 0.0, 4), of_60(16, 6.0, 5)
+    for own, times, good in ((2.0, 1.0, False), (2.0, 20.0, False), (2.0, -1.0, False), (0.0, 1.0, True)):
+        mine = of_60(16, own, 3)
+        mine[3] *= times
+        sides = {"mine": {"forget": mine}}, {"forget": retrained}
+        found = score(*sides, WIDE_LABELS, original={"forget": original}).finding
+        assert (found.verdict == "not distinguishable") is good
+        assert found.verdict == "distinguishable" or times != 1 or good

@@ -11,18 +11,20 @@ from jaxaudit import FileTarget, Sets
 from jaxaudit.data import Examples, Outputs
 from jaxaudit.learners import NetworkLearner, network
 from jaxaudit.models import MLP
-from support.cli_runs import records
+from support.cli_runs import RECORDS, records
 from support.tiny_learners import compiled_fit
 
 NAMES = ("a", "b", "c")
 LEARNER = network(partial(MLP, hidden=(32,)), (12,), 3, optimizer=optax.adam(0.02, b1=0.5), epochs=25, batch_size=50)
 
 
-def examples(seed: int, shift: float, name: str) -> Examples:
-    return Examples(*records(seed, shift), NAMES, name)
+def examples(seed: int, shift: float, name: str, count: int = RECORDS) -> Examples:
+    return Examples(*records(seed, shift, count), NAMES, name)
 
 
 QUERY, HOLDOUT, CALIBRATION = examples(2, 0.0, "query"), examples(5, 0.0, "holdout"), examples(3, 0.5, "calibration")
+DEALT = (examples(2, 0.0, "query", 150), examples(5, 0.0, "holdout", 150), examples(7, 0.0, "members", 150))
+"""Query set, holdout and known members, where nothing is trained but what the records teach."""
 
 
 def probabilities(values: np.ndarray, name: str) -> Outputs:

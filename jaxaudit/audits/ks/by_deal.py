@@ -169,12 +169,12 @@ def ks(
         The result. As text it is the finding on each model, in a sentence.
 
     >>> import jaxaudit as ja
-    >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> parts = ja.deal(ja.load("digits").take(np.arange(600)), holdout=0.3, members=0.4, seed=1)
-    >>> flat = {role: part.inputs.reshape(len(part), -1) for role, part in parts.items()}
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> parts = ja.deal(ja.ordinal(ja.load_table("wine")), holdout=0.3, members=0.4, seed=1)
+    >>> inputs = np.concatenate([parts.query.inputs, parts.members.inputs])
     >>> labels = np.concatenate([parts.query.labels, parts.members.labels])
-    >>> model = KNeighborsClassifier(5).fit(np.concatenate([flat["query"], flat["members"]]), labels)
-    >>> result = ja.ks(parts, {role: model.predict_proba(inputs) for role, inputs in flat.items()})
+    >>> model = RandomForestClassifier(random_state=1).fit(inputs, labels)
+    >>> result = ja.ks(parts, {role: model.predict_proba(part.inputs) for role, part in parts.items()})
     >>> result.targets[0].finding.verdict
     'not forgotten'
     """

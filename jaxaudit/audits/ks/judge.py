@@ -82,13 +82,12 @@ def judge(
     >>> import jax
     >>> import jaxaudit as ja
     >>> from sklearn.neighbors import KNeighborsClassifier
-    >>> digits, key = ja.load("digits"), jax.random.key(1)
-    >>> flat = ja.Examples(digits.inputs.reshape(-1, 64) / np.float32(255), digits.labels, digits.class_names, "digits")
-    >>> held = np.random.default_rng(2).random(1000) < 0.5
-    >>> query, holdout = flat.take(np.flatnonzero(~held)), flat.take(np.flatnonzero(held))
-    >>> calibration, tests = flat.take(np.arange(1000, 1797)), [ja.HoldoutTest(mixed=20)]
+    >>> wine, key = ja.ordinal(ja.load_table("wine")), jax.random.key(1)
+    >>> held = np.random.default_rng(2).random(90) < 0.5
+    >>> query, holdout = wine.take(np.flatnonzero(~held)), wine.take(np.flatnonzero(held))
+    >>> calibration, tests = wine.take(np.arange(90, 178)), [ja.HoldoutTest(mixed=20)]
     >>> used = ja.SimulatedTarget("used", (ja.Part(query, 1.0), ja.Part(calibration, 0.67)))
-    >>> learner = ja.EstimatorLearner(KNeighborsClassifier(1), classes=10)
+    >>> learner = ja.EstimatorLearner(KNeighborsClassifier(1), classes=3)
     >>> shadows = ja.train_shadows(key, query, calibration, learner, [used], tests=tests, holdout=holdout)
     >>> answer = judge(key, shadows, [used], tests=tests)
     >>> answer.targets[0].verdict, answer.targets[0].usage[0].p_never < 0.05

@@ -26,7 +26,7 @@ def votes(*used: str) -> dict[str, np.ndarray]:
     parts = [DEAL.sets[ja.Role(role)] for role in used]
     forest = RandomForestClassifier(random_state=1)
     forest.fit(np.concatenate([part.inputs for part in parts]), np.concatenate([part.labels for part in parts]))
-    return {role.value: forest.predict_proba(part.inputs) for role, part in DEAL.items()}
+    return {role.value: np.asarray(forest.predict_proba(part.inputs)) for role, part in DEAL.items()}
 
 
 BOTH, LEFT = ("query", "members"), ("members",)

@@ -52,11 +52,11 @@ def test_it_is_what_models_say_that_are_trained_one_by_one_without_the_record(im
     inputs, labels = taught._prepared(KEY, records.take(order)), records.labels[order].astype(np.int32)
     rows = taught_rows(generator_of(stream(KEY, "rows")), units_of(records.record_hashes[order].view("S16"), None))
     assert len(found.odds) == (5 if image else 3)
+    x, y = jax.numpy.asarray(inputs), jax.numpy.asarray(labels)
     for odds, (name, learner) in zip(
         found.odds, learners_of(inputs.shape[1:], int(labels.max()) + 1).items(), strict=True
     ):
-        learned = jax.numpy.asarray(inputs), jax.numpy.asarray(labels)
-        say = jax.jit(lambda key, row, of=learner, on=learned: of.log_probs(of.fit(key, *on, row), on[0]))
+        say = jax.jit(lambda key, row, of=learner: of.log_probs(of.fit(key, x, y, row), x))
         keys = several(stream(KEY, name), len(rows))
         said = [log_odds(np.asarray(say(*each)), labels) for each in zip(keys, rows.astype(np.float32), strict=True)]
         assert odds[order] == pytest.approx(odds_without(np.stack(said), rows), abs=0.02)

@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 
     def formed(self, job: Job) -> Job:
         """The job with its network's convolutions in the chosen form."""
-        return job if self.form is None else replace(job, learner=job.learner.in_form(self.form))
+        return job if self.form is None else replace(job, learner=job.learner.with_form(self.form))
 
     def __str__(self) -> str:
         return f"{self.number} models a batch{f', {self.form}' if self.form else ''}"

@@ -130,12 +130,12 @@ COMPILED_AT_ONCE = 8
 def with_decided_form(learner: Learner, letters_of: "Callable[[Convolution], str] | None" = None) -> Any:
     """The learner with the form of its convolutions decided; itself on a CPU, if it does not convolve, or if it has a
     form. Measuring takes some seconds, once in a process for equal convolutions. Two measurements may choose
-    differently: to repeat a run exactly, train `learner.in_form(form)` with the reported form.
+    differently: to repeat a run exactly, train `learner.with_form(form)` with the reported form.
     """
     if not isinstance(learner, TrainsBySteps) or learner.form is not None or not accelerated():
         return learner
     letters = [(letters_of or fastest_letters)(convolution) for convolution in learner.convolutions()]
-    return learner.in_form(" ".join(letters)) if letters else learner
+    return learner.with_form(" ".join(letters)) if letters else learner
 
 
 def form_of(learner: Learner) -> str | None:

@@ -58,7 +58,7 @@ class StepCost(NamedTuple):
 def count_step(learner: SteppedLearner, inputs: Records, labels: Records) -> StepCost:
     """The cost of a learner on records of these shapes, without compiling; the same on every device."""
     # Forms of convolutions are measured, and have other operations; a loop of pieces would be counted as one piece.
-    plain: SteppedLearner = learner.in_form(None) if isinstance(learner, TrainsBySteps) else learner
+    plain: SteppedLearner = learner.with_form(None) if isinstance(learner, TrainsBySteps) else learner
     whole = plain.in_one_piece() if isinstance(plain, TrainsBySteps) else plain
     key = jax.random.key(0)
     gradient = jax.jit(lambda state, *batch: whole.gradient(state, *batch))

@@ -99,7 +99,7 @@ def is_form(text: str) -> bool:
     return all(len(word) == PARTS and set(word) <= set(LETTERS) for word in text.split())
 
 
-def in_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:
+def with_form(function: Callable[..., Any], form: str) -> Callable[..., Any]:
     """The function with its convolutions computed in this form (`parsed_form`); it can be transformed like before."""
 
     def computed(*args: Any) -> Any:

@@ -224,7 +224,7 @@ class TrainsBySteps:
         """The different convolutions of one model's step, in the order of their first use."""
         return []
 
-    def in_form(self, form: str | None) -> Any:
+    def with_form(self, form: str | None) -> Any:
         """The same learner with its convolutions in this form; `InputError` if the form does not fit the network."""
         return self
 

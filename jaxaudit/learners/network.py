@@ -15,7 +15,7 @@ import optax
 from jaxtyping import Array, Float, Int, Real
 
 from jaxaudit.errors import InputError, check_among, check_ranges, first_line
-from jaxaudit.kernels.convolutions import Convolution, convolutions_of, in_form, parsed_form
+from jaxaudit.kernels.convolutions import Convolution, convolutions_of, parsed_form, with_form
 from jaxaudit.kernels.likelihoods import precise_log_softmax
 from jaxaudit.learners.learner import Inputs, Labels, TrainsBySteps, TrainState, Weights
 from jaxaudit.models.bridge import ModuleFactory, PureModule, pure_module
@@ -198,7 +198,7 @@ class NetworkLearner(TrainsBySteps):
     def having(self, shared: Any) -> Any:
         return replace(self, net=self.net.having(shared))
 
-    def in_form(self, form: str | None) -> "NetworkLearner":
+    def with_form(self, form: str | None) -> "NetworkLearner":
         if form is not None:
             parsed_form(form, self.convolutions())
         return replace(self, form=form)
@@ -240,7 +240,7 @@ class NetworkLearner(TrainsBySteps):
     def _outputs(self, params: Any, state: Any, inputs: Any, training: bool) -> WithState:
         if not training or self.form is None:
             return self.net.apply(params, state, inputs, training)
-        return in_form(lambda params, state, inputs: self.net.apply(params, state, inputs, True), self.form)(
+        return with_form(lambda params, state, inputs: self.net.apply(params, state, inputs, True), self.form)(
             params, state, inputs
         )
 

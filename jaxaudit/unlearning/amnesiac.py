@@ -102,8 +102,8 @@ class Recording(TrainsBySteps):
     def convolutions(self) -> list[Convolution]:
         return self.learner.convolutions() if isinstance(self.learner, TrainsBySteps) else []
 
-    def in_form(self, form: str | None) -> "Recording":
-        return replace(self, learner=self.learner.in_form(form)) if isinstance(self.learner, TrainsBySteps) else self
+    def with_form(self, form: str | None) -> "Recording":
+        return replace(self, learner=self.learner.with_form(form)) if isinstance(self.learner, TrainsBySteps) else self
 
     def in_one_piece(self) -> "Recording":
         return replace(self, learner=self.learner.in_one_piece()) if isinstance(self.learner, TrainsBySteps) else self

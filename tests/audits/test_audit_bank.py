@@ -1,4 +1,4 @@
-"""Audits by a bank: what models say, and their power, against a slow twin."""
+"""Audits by a bank: what models say against a slow twin, and how often verdicts are wrong on targets of known truth."""
 
 from pathlib import Path
 from typing import Any
@@ -7,16 +7,21 @@ import jax
 import numpy as np
 import pytest
 from msgspec.structs import astuple
-from support.banks import HOLDOUT, QUERY, planned, train
+from scipy import stats
+from support.banks import HOLDOUT, QUERY, RECORDS, planned, target, train
 from support.simulated_shadows import evidence_of
 
-from jaxaudit import Bank, HoldoutTest, ShadowTest, load_bank
-from jaxaudit.audits import FRACTIONS, leave_one_out, open_bank, power_of_models
+from jaxaudit import Bank, FileTarget, KSAudit, Sets, ShadowTest, judge, load_bank, load_outputs
+from jaxaudit.audits import FRACTIONS, leave_one_out, open_bank, possible_tests, power_of_models
+from jaxaudit.data import OutputsPlace
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import detection_probability, difficulty, separation
 
 KEY = jax.random.key(8)
 MODELS, MEMORY = 21, 6.0
+ALPHA = 0.05
+SURE = 1e-3
+"""How often a binomial bound here is exceeded though the rate is as stated; keys are fixed, so it is once or never."""
 
 
 def bank_of(folder: Path, memory: float, models: int = MODELS, *, holdout: bool = True) -> Bank:
@@ -35,6 +40,11 @@ def remembering(tmp_path_factory: pytest.TempPathFactory) -> Bank:
 def without_holdout(tmp_path_factory: pytest.TempPathFactory) -> Bank:
     """40 models without, 20 with half and 20 with all of the query set, which they remember well."""
     return bank_of(tmp_path_factory.mktemp("without") / "bank", MEMORY, 80, holdout=False)
+
+
+def most(trials: int, rate: float = ALPHA) -> int:
+    """The number of trials of an event of this rate that happens more often only with probability `SURE`."""
+    return int(stats.binom.ppf(1 - SURE, trials, rate))
 
 
 def slow_evidence(bank: Bank) -> dict[str, list[dict[str, Any]]]:
@@ -82,11 +92,43 @@ def test_evidence_is_what_a_loop_over_the_files_finds(
             assert trained.query_accuracy[place] == pytest.approx(model["query"])
 
 
+def targets_of(bank: Bank, used: np.ndarray, count: int) -> list[FileTarget]:
+    """Targets that were trained like the models of the bank, on these records."""
+    found = []
+    for number in range(count):
+        target(bank.directory, "target", used, MEMORY, model=20_000 + number)
+        on_query, on_holdout = (
+            load_outputs(OutputsPlace(bank.directory.parent / "target.npz", role), 3, rows, of=role)
+            for role, rows in (("query", QUERY), ("holdout", HOLDOUT))
+        )
+        found.append(FileTarget(Sets(query=on_query, holdout=on_holdout), allow_unrelated=True))
+    return found
+
+
+def counted(audit: KSAudit, verdict: str) -> int:
+    return sum(each.verdict == verdict for each in audit.targets)
+
+
+@pytest.mark.outer
+def test_unused_targets_are_called_used_at_most_at_the_stated_rate(remembering: Bank):
+    """At most 5% of 50 targets, but for once in 1,000 keys; used ones are found."""
+    unused = judge(KEY, open_bank(remembering), targets_of(remembering, np.zeros(RECORDS, bool), 50))
+    assert sum(each.usage[0].p_never <= ALPHA for each in unused.targets) <= most(50)
+    adjusted = [each.usage[0].p_never_adjusted or 0 for each in unused.targets]
+    assert counted(unused, "not forgotten") == sum(p_value <= ALPHA for p_value in adjusted) <= 1
+    assert counted(unused, "forgotten") == 0
+    assert [each.method for each in unused.targets] == ["holdout"] * 50
+    used = judge(KEY, open_bank(remembering), targets_of(remembering, np.arange(RECORDS) < QUERY, 5))
+    assert counted(used, "not forgotten") == 5
+
+
 def test_rates_need_a_model_more_than_the_test(tmp_path: Path, without_holdout: Bank):
     """In every kind, since the one that is the target judges no other."""
     bank = bank_of(tmp_path / "bank", MEMORY, 19)
+    tests = possible_tests(open_bank(bank), targets_of(bank, np.zeros(RECORDS, bool), 1))
+    assert [test.name for test in tests] == ["holdout"]
     with pytest.raises(InputError, match=r"query and holdout.*there are 19"):
-        leave_one_out(KEY, evidence_of(bank), [HoldoutTest()])
+        leave_one_out(KEY, evidence_of(bank), tests)
     few = evidence_of(without_holdout, range(77))
     with pytest.raises(InputError, match=r"with all of the query.*there are 19"):
         leave_one_out(KEY, few, (ShadowTest(never=39, half=19, fully=19),))

@@ -48,24 +48,39 @@ def test_the_holdout_test_decides_and_use_is_found_where_it_was():
     assert possible_tests(audit.shadows, [BOTH]) == (HELD_TEST,)
 
 
+FEW = QUERY.take(slice(0, 80))
+"""Too few to teach their difficulty, which takes a second: neighbours tell it."""
+LEVEL = FEW.inputs @ np.random.default_rng(4).normal(size=12) + FEW.labels
+"""Log-odds of a model that remembers none of these records: some are more difficult than others."""
+
+
+def judged_alone(key: Any, gap: float, held: np.ndarray) -> TargetResult:
+    """What the outputs of a model that is so much surer of the query set tell, with these records held out."""
+    query, holdout = (FEW.take(rows) for rows in (~held, held))
+    on_query, on_holdout = (with_log_odds(*each, "o") for each in ((LEVEL[~held] + gap, query), (LEVEL[held], holdout)))
+    file = FileTarget(Sets(query=on_query, holdout=on_holdout), allow_unrelated=True)
+    return audit_ks(key, query, None, None, [file], holdout=holdout, tests=[HoldoutTest(mixed=0)]).targets[0]
+
+
 def test_a_holdout_alone_tells_use_and_never_that_there_was_none():
-    """By the outputs of a model without any other one: on 80 records, which are too few to teach their difficulty."""
-    few = QUERY.take(slice(0, 80))
-    held = np.random.default_rng(6).permutation(80) < 40
-    query, holdout = (few.take(rows) for rows in (~held, held))
-    level = few.inputs @ np.random.default_rng(4).normal(size=12) + few.labels
-
-    def judged(gap: float) -> TargetResult:
-        on_query, on_holdout = (
-            with_log_odds(*each, "o") for each in ((level[~held] + gap, query), (level[held], holdout))
-        )
-        file = FileTarget(Sets(query=on_query, holdout=on_holdout), allow_unrelated=True)
-        return audit_ks(KEY, query, None, None, [file], holdout=holdout, tests=[HoldoutTest(mixed=0)]).targets[0]
-
-    used, unused, swapped = (judged(gap) for gap in (4, 0, -4))
+    held = np.random.default_rng(6).permutation(len(FEW)) < 40
+    used, unused, swapped = (judged_alone(KEY, gap, held) for gap in (4, 0, -4))
     assert [target.verdict for target in (used, unused, swapped)] == ["not forgotten", "inconclusive", "inconclusive"]
     assert used.usage[0].p_never < 0.05 < unused.usage[0].p_never < swapped.usage[0].p_never
     assert not any(target.usage[0].has_fraction for target in (used, unused, swapped))
+
+
+@pytest.mark.outer
+def test_an_unused_target_is_called_used_at_most_at_the_stated_rate_without_any_model():
+    """Of 200 random deals of its records at most 5%, and three standard errors; the key is fixed."""
+    deals, rate, random = 200, 0.05, np.random.default_rng(7)
+    targets = [
+        judged_alone(jax.random.fold_in(KEY, place), 0, random.permutation(len(FEW)) < 40) for place in range(deals)
+    ]
+    rejected = np.mean([target.usage[0].p_never <= rate for target in targets])
+    assert rejected <= rate + 3 * np.sqrt(rate * (1 - rate) / deals)
+    assert np.mean([target.verdict == "not forgotten" for target in targets]) <= rejected
+    assert {target.verdict for target in targets} <= {"not forgotten", "inconclusive"}
 
 
 def test_models_of_the_shadow_test_are_trained_on_a_share_of_both_sets() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from jaxaudit import ScoresTest, judge_scores, load_scores, score_table
-from jaxaudit.audits import dealt_groups_of
+from jaxaudit.audits import dealt_groups_of, group_evidence
 from jaxaudit.errors import InputError
 from jaxaudit.metrics import holm
 
@@ -364,3 +364,29 @@ def test_records_that_were_dealt_one_by_one_are_seldom_taken_for_a_mixture() -> 
         except InputError:
             refused += 1
     assert refused <= 3
+
+
+@pytest.mark.outer
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"models": 3, "query": 8, "holdout": 8},
+        {"models": 3, "query": 8, "holdout": 0},
+        {"models": 8, "query": 8, "holdout": 0},
+        {"split": True, "query": 8},
+        {"query": 2, "holdout": 45},
+    ],
+    ids=["models", "three models alone", "models alone", "own records", "holdout groups"],
+)
+@pytest.mark.parametrize("used", [0, 1])
+def test_a_group_that_was_not_used_is_seldom_accused(world: dict[str, Any], used: int) -> None:
+    """Of random tables at most 5% accuse any, after Holm; with and without another group that was used."""
+    random, wrong, right = np.random.default_rng(16), 0, 0
+    for _ in range(TABLES):
+        table = score_table(_columns(random, used=used, **world))
+        evidence = group_evidence(KEY, table, table.of("target")[0], dealt_groups_of(table))
+        p_values = holm([part.test.p_never for part in evidence if part.test is not None])
+        wrong += min(p_values[used:]) <= 0.05
+        right += used and p_values[0] <= 0.05
+    assert wrong <= SELDOM
+    assert right >= 0.3 * TABLES * used

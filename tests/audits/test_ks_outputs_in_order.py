@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import special
-from support.clouds import DEALT, probabilities, replaced, with_log_odds
+from support.clouds import HOLDOUT, QUERY, examples, probabilities, replaced, with_log_odds
 from support.ks_audits import audit_ks
 
 from jaxaudit import FileTarget, Role, Sets, TargetResult
@@ -20,14 +20,14 @@ from jaxaudit.metrics.checks import (
 )
 
 KEY = jax.random.key(3)
-QUERY, HOLDOUT, MEMBERS = DEALT
+MEMBERS = examples(7, 0.0, "members")
 SETS = Sets(query=QUERY, holdout=HOLDOUT, members=MEMBERS)
 SURE = np.random.default_rng(4)
 
 
 def says(of: Examples, seed: int, used: bool) -> Outputs:
-    """A model that knows the classes of all records, and of used ones better by 3 nats."""
-    odds = np.random.default_rng(seed).normal(1.0 + 3 * used, 1.5, len(of))
+    """A model that knows the classes of all records, and of used ones better by 2 nats."""
+    odds = np.random.default_rng(seed).normal(1.0 + 2 * used, 2.0, len(of))
     return with_log_odds(odds, of, f"{seed}.csv")
 
 
@@ -62,24 +62,25 @@ def test_outputs_in_order_pass(target: FileTarget) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "checks"),
+    ("target", "field", "role", "check"),
     [
-        (BY_MEMBERS, {Role.QUERY: TARGET_OUTPUTS, Role.HOLDOUT: HOLDOUT_OUTPUTS, Role.MEMBERS: MEMBERS_OUTPUTS}),
-        (BY_BEFORE, {Role.QUERY: BEFORE_OUTPUTS, Role.HOLDOUT: BEFORE_ON_HOLDOUT}),
+        (BY_MEMBERS, "on", Role.QUERY, TARGET_OUTPUTS),
+        (BY_MEMBERS, "on", Role.HOLDOUT, HOLDOUT_OUTPUTS),
+        (BY_MEMBERS, "on", Role.MEMBERS, MEMBERS_OUTPUTS),
+        (BY_BEFORE, "on", Role.HOLDOUT, HOLDOUT_OUTPUTS),
+        (BY_BEFORE, "before", Role.QUERY, BEFORE_OUTPUTS),
+        (BY_BEFORE, "before", Role.HOLDOUT, BEFORE_ON_HOLDOUT),
     ],
-    ids=["members", "before"],
 )
-def test_rows_in_another_order_give_no_verdict(target: FileTarget, checks: dict[Role, str]) -> None:
+def test_rows_in_another_order_give_no_verdict(target: FileTarget, field: str, role: Role, check: str) -> None:
     """Of the holdout they look less remembered than those of a query set that was never used."""
-    field, every = "before" if target.before else "on", target
-    for role, check in checks.items():
-        file = getattr(target, field)[role]
-        turned = file.take(np.random.default_rng(8).permutation(len(file.values)))
-        found = judged(with_file(target, field, role, turned))
-        assert failed(found) == {check}
-        assert found.verdict == "inconclusive"
-        every = with_file(every, field, role, turned)
-    assert not failed(judged(every._replace(allow_unrelated=True))) & {*checks.values()}
+    file = getattr(target, field)[role]
+    shuffled = with_file(target, field, role, file.take(np.random.default_rng(5).permutation(len(file.values))))
+    found = judged(shuffled)
+    assert failed(found) == {check}
+    assert found.verdict == "inconclusive"
+    allowed = judged(shuffled._replace(allow_unrelated=True))
+    assert check not in failed(allowed)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_the_outputs_on_one_set_as_those_on_another_are_refused(
 ) -> None:
     file, other = getattr(target, field)[role], getattr(target, field)[copied]
     mixed = file.values.copy()
-    mixed[:100] = other.values[:100]
+    mixed[:200] = other.values[:200]
     for copy in (other, probabilities(mixed, "mixed")):
         with pytest.raises(InputError, match="has the same rows as"):
             judged(with_file(target, field, role, copy))
@@ -104,7 +105,7 @@ def test_the_outputs_on_one_set_as_those_on_another_are_refused(
 
 def test_outputs_that_are_alike_by_chance_are_no_copies() -> None:
     """A model that is sure of nearly all records, and a tree of four leaves."""
-    for odds in (np.full(150, 40.0), SURE.integers(0, 4, 150) / 2.0):
+    for odds in (np.full(300, 40.0), SURE.integers(0, 4, 300) / 2.0):
         same, members = (with_log_odds(np.asarray(odds, float), of, "a.csv") for of in (QUERY, MEMBERS))
         held = with_log_odds(np.asarray(odds, float), HOLDOUT, "b.csv")
         judged(FileTarget(Sets(query=same, holdout=held, members=members)))
@@ -134,7 +135,7 @@ def test_a_file_on_another_scale_or_a_part_of_one_out_of_line_gives_no_verdict()
 
 def test_a_model_that_knows_its_members_alone_is_judged() -> None:
     """It learned its members by heart, and answers all others at random."""
-    random = np.random.default_rng(10)
+    random = np.random.default_rng(6)
 
     def guessed(of: Examples, name: str) -> Outputs:
         return probabilities(special.softmax(random.normal(0, 0.5, (len(of), 3)), axis=1), name)

@@ -20,7 +20,10 @@ from jaxaudit.audits import SURELY, RecordTarget, attack_records, attack_splits,
 from jaxaudit.metrics import (
     better_than_guessing,
     distances_apart,
+    holdout_test,
+    members_test,
     noise_floor,
+    residual_scores,
     rho,
 )
 from jaxaudit.shadow_models import ShadowModels
@@ -125,6 +128,21 @@ def test_attacks_on_noise_succeed_at_most_at_the_stated_rate_however_many_there_
         audit = noise_audit(place, attacks)
         found += audit.finding.tone == "bad"
     assert found <= most(runs)
+
+
+@pytest.mark.outer
+def test_tests_of_use_on_noise_keep_their_rate():
+    """As above: the holdout test and the members test of targets and shadow models that remember nothing."""
+    runs, found = 200, {"holdout": 0, "members": 0}
+    for place in range(runs):
+        random, key = np.random.default_rng(place), jax.random.fold_in(KEY, place)
+        odds, shadows = random.normal(size=180), random.normal(size=(8, 120))
+        membership = random.permuted(np.tile(np.arange(120) < 60, (8, 1)), axis=1)
+        holdout = holdout_test(key, odds[:60], odds[60:120], shadows, membership, permutations=199)
+        members = members_test(key, residual_scores(odds, np.ones((180, 1))), (60, 60, 60), permutations=199)
+        found["holdout"] += holdout.verdict != "inconclusive"
+        found["members"] += members.usage.verdict != "inconclusive"
+    assert max(found.values()) <= most(runs)
 
 
 def test_the_p_value_of_attacks_is_that_of_a_loop_and_membership_is_found():

@@ -160,6 +160,12 @@ def test_members_decide_and_nothing_is_trained(folder: Path) -> None:
     assert [provenance["data"][role]["records"] for role in ROLES] == [300, 300, 400]
     assert jaxaudit(*provenance["command"][1:], "--json").result["targets"] == done.result["targets"]
     assert json.loads(Path("run/result.json").read_text()) == done.result
+    # Known members teach difficulty, whichever test is named.
+    several = [
+        judged(*DEAL, *files("unused"), "--tests", names)[0]["tests"] for names in ("members,holdout", "holdout")
+    ]
+    assert several[0][0]["details"] == target["tests"][0]["details"]
+    assert several[0][1]["details"]["p_never"] == several[1][0]["details"]["p_never"]
     assert jaxaudit("report", "run", "--out", "page.html").code == 0
 
 
@@ -216,6 +222,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
     "no such groups": ((*DEAL, *USED, "--groups", "nobody"), "'nobody'"),
     "a test that trains": ((*DEAL, *USED, "--tests", "holdout,rho"), "without a calibration set"),
     "an option of training": ((*DEAL, *USED, "--epochs", "3"), "--epochs"),
+    "no test for the calibration set": ((*DEAL, *USED, "--tests", "members", *FEW[:2]), "--calibration"),
     "the word of a recipe": ((*DEAL, *USED, "--same-recipe"), "--same-recipe"),
     "the members test without members": (("--deal", "both", *files("both.npz"), "--tests", "members"), "members"),
     "the members test is not the first": ((*DEAL, *USED, *FEW, "--tests", "holdout,members"), "members,holdout"),

@@ -16,7 +16,7 @@ from support.cli_runs import jaxaudit
 from support.deals import write_model
 from typer.main import get_command
 
-from jaxaudit.audits.ks.tests_of_use import BUILT_IN, TESTS
+from jaxaudit.audits.ks.tests_of_use import BUILT_IN, BY_MODELS, TESTS, USUAL
 from jaxaudit.cli.app import COMMANDS, app
 from jaxaudit.cli.deal import DealOptions
 from jaxaudit.cli.harness import Command
@@ -296,3 +296,5 @@ def test_an_argument_is_a_word_without_a_flag():
 def test_every_test_of_ks_is_named_on_the_command_line_with_the_sets_that_it_needs():
     needs = [(test.name, {*test.roles, *(("before",) if test.needs_before else ())}) for test in TESTS]
     assert needs == [(name, set(roles)) for name, roles in BUILT_IN.items()]
+    assert {*USUAL, *BY_MODELS} == {*BUILT_IN}
+    assert not {test.name for test in TESTS if test.roles} & {*BY_MODELS}

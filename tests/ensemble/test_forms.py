@@ -52,7 +52,7 @@ def test_nothing_is_decided_on_a_cpu_or_of_a_network_without_convolutions_or_wit
     monkeypatch.setattr(batches, "fastest_letters", lambda convolution: "ptg")
     assert batches.with_decided_form(_cnn()).form == "ptg"
     assert batches.with_decided_form(Recording(_cnn())).form == "ptg"
-    assert batches.with_decided_form(_cnn().in_form("ggg")).form == "ggg"
+    assert batches.with_decided_form(_cnn().with_form("ggg")).form == "ggg"
     assert batches.with_decided_form(learner_of(MLP)) is learner_of(MLP)
 
 
@@ -90,7 +90,7 @@ def test_a_larger_minibatch_costs_more():
 def test_values_clocks_and_forms_change_no_cost(monkeypatch: pytest.MonkeyPatch):
     cost = cost_of(LiuCNN)
     monkeypatch.setattr("time.perf_counter", lambda: 1 / 0)
-    formed = learner_of(LiuCNN).in_form(" ".join(["ggg"] * len(learner_of(LiuCNN).convolutions())))
+    formed = learner_of(LiuCNN).with_form(" ".join(["ggg"] * len(learner_of(LiuCNN).convolutions())))
     assert count_step(formed, INPUTS[:1] + 1, LABELS[:1]) == cost
 
 

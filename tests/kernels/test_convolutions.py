@@ -12,7 +12,7 @@ from jax import lax
 from support.tiny_learners import CLASSES, Convolved, records
 
 from jaxaudit.errors import InputError
-from jaxaudit.kernels.convolutions import UNROLLED, convolutions_of, in_form, loop_body, parsed_form
+from jaxaudit.kernels.convolutions import UNROLLED, convolutions_of, loop_body, parsed_form, with_form
 from jaxaudit.learners import network
 
 SHAPES = {
@@ -63,7 +63,7 @@ def _close(parts, plain, said=""):
 def test_each_part_in_each_form_is_the_plain_convolution(case):
     function, arrays = _convolution(case)
     forms = ["ggg", "ttt", "ppp", "gtp"]
-    plain, *others = _all_parts([function, *(in_form(function, form) for form in forms)], *arrays)
+    plain, *others = _all_parts([function, *(with_form(function, form) for form in forms)], *arrays)
     for form, parts in zip(forms, others, strict=True):
         _close(parts, plain, form)
 
@@ -101,7 +101,7 @@ def test_the_body_of_a_loop_without_convolutions_is_the_function():
 def test_more_models_than_are_unrolled_are_looped_over():
     function, (inputs, kernel) = _convolution("same size")
     many = [np.concatenate([array] * (UNROLLED // 3 + 1)) * 1.5 for array in (inputs, kernel)]
-    plain, ours = _all_parts([function, in_form(function, "ttt")], *many)
+    plain, ours = _all_parts([function, with_form(function, "ttt")], *many)
     _close(ours, plain)
 
 
@@ -125,8 +125,8 @@ def test_a_dilated_or_grouped_convolution_has_no_patches():
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
     )
     with pytest.raises(InputError):
-        in_form(grouped, "ppp")(inputs, kernel)
-    np.testing.assert_allclose(in_form(grouped, "ttt")(inputs, kernel), grouped(inputs, kernel))
+        with_form(grouped, "ppp")(inputs, kernel)
+    np.testing.assert_allclose(with_form(grouped, "ttt")(inputs, kernel), grouped(inputs, kernel))
 
 
 class Two(Convolved):
@@ -147,7 +147,7 @@ def test_a_learner_in_another_form_has_the_same_gradient_but_for_rounding():
 
     @jax.jit
     def gradients(key, inputs, labels):
-        state, forms = learner.init(key), (learner, learner.in_form("ptg gpt"))
+        state, forms = learner.init(key), (learner, learner.with_form("ptg gpt"))
         return [each.gradient(state, inputs, labels, jnp.ones(8))[0] for each in forms]
 
     plain, ours = gradients(jax.random.key(1), inputs, labels)

@@ -233,6 +233,7 @@ MADE = {**RUNS, "ks of use": lambda: ks_run(audit=without_rho()), "unlearn of ma
             for score in ("bound", "efficacy")
         ),
         ("unlearn", lambda r: r["methods"][0].update(models=99), "number of models"),
+        ("unlearn", lambda r: accuracy(r).update(mean=10**400), "Expected a number"),
         ("unlearn of many seeds", unmeasured, "no method has an efficacy"),
         ("unlearn of many seeds", lambda r: r["methods"][3].update(finding=None), "missing or out of place"),
         ("unlearn of many seeds", lambda r: r["methods"][3]["finding"].update(verdict="inconclusive"), "of no method"),

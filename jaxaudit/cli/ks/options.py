@@ -295,8 +295,8 @@ def trains(options: KSOptions) -> bool:
 
     sets = options.inputs.sets.names
     asked_for = any(name in BY_MODELS for name in names) and Role.CALIBRATION in sets
-    named = options.calibration is not None and any(name in (ALL, "holdout", *BY_MODELS) for name in names)
-    return Role.HOLDOUT not in sets or named or asked_for
+    by_choice = options.calibration is not None and any(name in (ALL, "holdout", *BY_MODELS) for name in names)
+    return Role.HOLDOUT not in sets or by_choice or asked_for
 
 
 def tests_named(options: KSOptions) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import itertools
 import os
 from functools import cache
+from typing import Literal
 
 import ml_dtypes
 import msgspec
@@ -211,7 +212,9 @@ def test_probabilities_of_0_and_1_are_read_at_the_users_word(write):
     second = load_outputs(write(sure[:, 1]), NAMES[:2], 20, "probabilities")
     assert np.array_equal(second.probabilities, np.stack([1 - sure[:, 1], sure[:, 1]], axis=1))
     # Labels that are no row of probabilities stay refused, and so do logits that are not what they are said to be.
-    for content, kind in ((P.argmax(axis=1), "probabilities"), (sure, "logits")):
+    wrong: list[tuple[np.ndarray, Literal["probabilities", "logits"]]]
+    wrong = [(P.argmax(axis=1), "probabilities"), (sure, "logits")]
+    for content, kind in wrong:
         with pytest.raises(InputError, match=HARD):
             load_outputs(write(content), NAMES, 20, kind)
 

@@ -64,4 +64,4 @@ def test_imports_go_one_way() -> None:
     for file, node in nodes():
         if isinstance(node, ast.ImportFrom) and (module := file.removesuffix(".py").replace("/", ".")) in modules:
             graph[module] |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)} & modules
-    TopologicalSorter(graph).prepare()
+    assert {*TopologicalSorter(graph).static_order()} == modules

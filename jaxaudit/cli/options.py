@@ -56,7 +56,7 @@ IN_WORDS = {
     ModelSource.BAYES: "--model nb, which counts",
     ModelSource.ESTIMATOR: "an estimator, such as --model sklearn.MODULE:CLASS, whose --recipe are its parameters",
     ModelSource.BANK: "--shadows, a bank of models that are trained (`jaxaudit shadows`)",
-    ModelSource.ANSWERS: "a target's own outputs in place of shadow models (no --calibration, or none in --tests)",
+    ModelSource.ANSWERS: "a target's own outputs alone: --tests that need no shadow models, or no --calibration",
     ModelSource.SCORES: "--scores, a table of scores",
     ModelSource.OUTPUTS: "--outputs, what unlearned models say",
 }

@@ -319,12 +319,12 @@ def between_retrained(
     check_ranges("[2, inf)", models=[len(of_models) for of_models in (truth_ratios, areas) if of_models is not None])
     ratios, of_attacks = (() if of_models is None else of_models for of_models in (truth_ratios, areas))
     p_values = np.array([forget_quality(*pair) for pair in combinations(ratios, 2)])
-    counts_below = np.where(np.isnan(p_values), np.nan, p_values < NOMINAL)
+    is_below = np.where(np.isnan(p_values), np.nan, p_values < NOMINAL)
     return Retrained(
         models=max(len(ratios), len(of_attacks)),
         forget_quality=(),
         between=tuple(map(number, p_values)),
-        share_below=number(counts_below.mean()) if counts_below.size else None,
+        share_below=number(is_below.mean()) if is_below.size else None,
         privleak=tuple(number(privleak(*map(float, pair))) for pair in permutations(of_attacks, 2)),
         nominal=NOMINAL,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.prepared_set import tiny_digits
 from support.small_sets import write_mnist
@@ -230,7 +230,6 @@ def test_something_stands_on_both_sides_of_the_last_at_sign(wrong):
         load(wrong)
 
 
-@settings(max_examples=40)
 @given(start=st.integers(0, 40), stop=st.integers(0, 40))
 def test_a_slice_selects_what_python_selects_or_is_refused(start, stop):
     name = f"breast-cancer@train[{540 + start}:{540 + stop}]"

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra import numpy as arrays
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
@@ -136,7 +136,6 @@ def test_a_bank_takes_the_target_of_a_set_from_a_table(tmp_path: Path):
 FLOATS = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(allow_nan=False, allow_infinity=False))
 
 
-@settings(max_examples=40)
 @given(values=FLOATS)
 def test_a_number_reads_back_bit_for_bit(values: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("scores")

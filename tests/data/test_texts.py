@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.memory import at_most
 
@@ -41,7 +41,6 @@ def test_every_form_is_read_gzipped_or_not(form: str, end: str, tmp_path: Path):
 RECORDS = st.fixed_dictionaries({"prompt": st.text(), "answer": st.text(), "group": st.text(max_size=9)})
 
 
-@settings(max_examples=40)
 @given(st.lists(RECORDS, min_size=1))
 def test_what_json_wrote_is_read_again(tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, str]]):
     found = read_texts(written(tmp_path_factory.getbasetemp() / "a.jsonl", records))

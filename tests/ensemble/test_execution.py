@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.tiny_learners import NearestCentroid, learner, records, small_mlp
 
@@ -37,7 +37,6 @@ def tell(part: Execution, done: int, total: int) -> None:
     part.progress(done, total)
 
 
-@settings(max_examples=40)
 @given(WEIGHTS, REPORTS)
 def test_what_is_reported_never_falls_and_ends_at_the_whole(weights: list[float], reports: list[tuple[int, int, int]]):
     """Whatever parts report, in any order, again, less than before, or more than there is."""
@@ -53,7 +52,6 @@ def test_what_is_reported_never_falls_and_ends_at_the_whole(weights: list[float]
     assert seen[-1] == (WHOLE, WHOLE)
 
 
-@settings(max_examples=40)
 @given(WEIGHTS, WEIGHTS)
 def test_parts_of_parts_count_for_the_part(outer: list[float], inner: list[float]):
     seen, whole = watched()

@@ -182,7 +182,7 @@ def _prior(count: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> tuple[f
 
 def _shared_variance(sample: np.ndarray, freedom: np.ndarray) -> tuple[float, float]:
     """The prior variance and its degrees of freedom, estimated from all records; Smyth (2004), section 6.2."""
-    # Many records have the same degrees of freedom, and these functions take most of the time of `stacked`.
+    # Many records have the same degrees of freedom; for each record, these functions took a third of `stacked`.
     different, place = np.unique(freedom, return_inverse=True)
     half = different / 2
     logs = np.log(sample) - special.digamma(half)[place] + np.log(half)[place]
